@@ -1,0 +1,248 @@
+"""What a workload works with: fresh databases, one-shot drivers, worker processes and their run logs."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import machine
+from contenders import Contender
+from drivers.common import RECORD
+from postgres import Server, find_programs, running_server
+from venvs import FOLDER, HERE, Environments, environment
+
+LONGEST_CALL = 300
+IN_MEMORY = {"tmpfs", "ramfs", "devtmpfs"}
+
+
+class BenchError(Exception):
+    """A driver failed or a worker stalled: the run is void, the others go on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """How much of everything; `scaled` makes a quick rehearsal of it."""
+
+    drain_jobs: int = 20_000
+    bulk_jobs: int = 100_000
+    enqueue_slices: int = 20
+    enqueue_per_slice: int = 200
+    latency_samples: int = 200
+    idle_seconds: int = 20
+    imports: int = 10
+    backlog_rows: int = 1_000_000
+    backlog_jobs: int = 5_000
+
+    def scaled(self, factor: float) -> "Sizes":
+        return Sizes(**{size.name: max(2, round(getattr(self, size.name) * factor)) for size in fields(self)})
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One handler start, as the handler itself noted it."""
+
+    number: int
+    started_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Database:
+    name: str
+    url: str
+    server: Server | None
+
+
+class Worker:
+    """A worker process that is running, and the log its handlers write."""
+
+    def __init__(self, process: subprocess.Popen[bytes], log: Path, errors: Path) -> None:
+        self._process = process
+        self._log = log
+        self._errors = errors
+        self.pid = process.pid
+
+    def wait_for_runs(self, count: int, patience: float = 30.0) -> None:
+        """Wait until the log has `count` runs, as long as it grows at least every `patience` seconds."""
+        seen, give_up_at = -1, 0.0
+        while (runs := self._log.stat().st_size // RECORD.size) < count:
+            if runs > seen:
+                seen, give_up_at = runs, time.monotonic() + patience
+            if self._process.poll() is not None:
+                raise BenchError(f"the worker ended after {runs} of {count} runs: {tail(self._errors)}")
+            if time.monotonic() > give_up_at:
+                raise BenchError(f"the worker stalled after {runs} of {count} runs: {tail(self._errors)}")
+            time.sleep(0.005)
+
+    def runs(self) -> list[Run]:
+        return [
+            Run(number, started_at) for number, _, started_at in RECORD.iter_unpack(self._log.read_bytes())
+        ]
+
+    def stop(self, grace: float = 15.0) -> None:
+        """Ask it to finish what it has started; end it if it does not."""
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(timeout=grace)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+class Bench:
+    """Everything a measurement needs, and the folder it all lives in."""
+
+    def __init__(self, *, sizes: Sizes, folder: Path, stack: ExitStack, programs: Path | None) -> None:
+        self.sizes = sizes
+        self.folder = folder
+        self.environments = Environments()
+        self.busy_at_start: list[float] = []
+        self._stack = stack
+        self._programs = programs
+        self._templates: set[str] = set()
+        self._counter = 0
+        self._logs = Path(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix="duly-bench-", dir=_log_folder()))
+        )
+
+    @cached_property
+    def server(self) -> Server:
+        """PostgreSQL, started when first needed and stopped when the bench closes."""
+        programs = self._programs or find_programs(self.environments, self.folder)
+        return self._stack.enter_context(running_server(programs, self.folder / "postgres"))
+
+    @property
+    def server_was_used(self) -> bool:
+        return "server" in self.__dict__
+
+    def wait_until_quiet(self) -> None:
+        self.busy_at_start.append(machine.wait_until_quiet())
+
+    @contextmanager
+    def database(self, contender: Contender) -> Iterator[Database]:
+        """A fresh database with the library's own tables, gone afterwards."""
+        name = f"run_{self._next()}"
+        if contender.database == "sqlite":
+            folder = self.folder / name
+            folder.mkdir()
+            url = f"sqlite:///{folder / 'queue.db'}"
+            try:
+                self.call(contender, "setup", url)
+                yield Database(name=name, url=url, server=None)
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
+        else:
+            self.server.ask(f"CREATE DATABASE {name} TEMPLATE {self._template(contender)}")
+            try:
+                yield Database(name=name, url=self.server.url(name), server=self.server)
+            finally:
+                self.server.ask(f"DROP DATABASE {name} WITH (FORCE)")
+
+    def call(self, contender: Contender, role: str, url: str, **options: object) -> Any:
+        """Run one role of a driver to its end and return its answer."""
+        command = self._command(contender, role, url, self._logs / "unused", **options)
+        return self.call_module(contender.library, command)
+
+    def call_module(self, library: str, command: list[str]) -> Any:
+        """Run a module of `drivers/` in a library's environment and return the JSON of its last line."""
+        try:
+            answer = subprocess.run(
+                [self.environments.python(library), "-m", *command],
+                capture_output=True,
+                text=True,
+                cwd=HERE,
+                env=environment(),
+                timeout=LONGEST_CALL,
+            )
+        except subprocess.TimeoutExpired:
+            raise BenchError(f"{' '.join(command[:2])} took more than {LONGEST_CALL} s") from None
+        if answer.returncode != 0:
+            raise BenchError(f"{' '.join(command[:2])} failed: {answer.stderr.strip()[-1500:]}")
+        return json.loads(answer.stdout.splitlines()[-1])
+
+    @contextmanager
+    def worker(self, contender: Contender, database: Database) -> Iterator[Worker]:
+        """One worker process with a log of its own, stopped afterwards."""
+        number = self._next()
+        log, errors = self._logs / f"runs_{number}", self.folder / f"worker_{number}.err"
+        log.touch()
+        command = self._command(contender, "work", database.url, log)
+        with errors.open("wb") as stderr:
+            process = subprocess.Popen(
+                [self.environments.python(contender.library), "-m", *command],
+                stdout=subprocess.DEVNULL,
+                stderr=stderr,
+                cwd=HERE,
+                env=environment(),
+            )
+        worker = Worker(process, log, errors)
+        try:
+            yield worker
+        finally:
+            worker.stop()
+            log.unlink()
+
+    def _command(self, contender: Contender, role: str, url: str, log: Path, **options: object) -> list[str]:
+        command = [f"drivers.{contender.library}_driver", role, f"--url={url}", f"--log={log}"]
+        command += [f"--{name}={value}" for name, value in options.items()]
+        return command + [f"--set={name}={value}" for name, value in contender.settings.items()]
+
+    def _template(self, contender: Contender) -> str:
+        """The database that a library's fresh ones are copied from, made when first needed."""
+        name = f"template_{contender.library}"
+        if name not in self._templates:
+            self.server.ask(f"CREATE DATABASE {name}")
+            self.call(contender, "setup", self.server.url(name))
+            self._templates.add(name)
+        return name
+
+    def _next(self) -> int:
+        self._counter += 1
+        return self._counter
+
+
+@contextmanager
+def open_bench(*, sizes: Sizes, programs: Path | None) -> Iterator[Bench]:
+    """A bench in a temporary folder on a real disk, with everything stopped and removed at the end."""
+    with ExitStack() as stack:
+        folder = Path(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix="duly-bench-", dir=_disk_folder()))
+        )
+        folder.chmod(0o711)
+        yield Bench(sizes=sizes, folder=folder, stack=stack, programs=programs)
+
+
+def count_runs(runs: list[Run], expected: int) -> dict[str, float]:
+    """Exactly once, or how far from it."""
+    times = Counter(run.number for run in runs)
+    missing = sum(1 for number in range(expected) if number not in times)
+    return {"runs": len(runs), "repeated": len(runs) - len(times), "missing": missing}
+
+
+def tail(file: Path) -> str:
+    return file.read_text(errors="replace").strip()[-1500:]
+
+
+def _disk_folder() -> Path:
+    """A folder for the databases that is not in memory, since fsync there would be free."""
+    FOLDER.mkdir(exist_ok=True)
+    for folder in (Path(tempfile.gettempdir()), Path("/var/tmp"), FOLDER):
+        if folder.is_dir() and machine.file_system(folder) not in IN_MEMORY:
+            return folder
+    sys.exit("no folder on a real disk for the databases; set TMPDIR to one")
+
+
+def _log_folder() -> Path | None:
+    """In memory if possible: the run log is not what is measured."""
+    memory = Path("/dev/shm")
+    return memory if os.access(memory, os.W_OK) else None

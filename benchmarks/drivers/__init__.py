@@ -1,0 +1,1 @@
+"""One small driver per library, each run in that library's own virtual environment."""

@@ -1,0 +1,155 @@
+"""What every driver shares: the job body, the producer loops and the command line.
+
+A driver runs in its library's own virtual environment, one role per process (`python -m drivers.NAME ROLE`),
+and answers with one line of JSON. Only a little of the standard library is imported here, because the memory
+of an idle worker is one of the things measured.
+"""
+
+import argparse
+import json
+import os
+import struct
+import time
+from collections.abc import Coroutine, Iterator, Mapping
+from typing import Any
+
+RECORD = struct.Struct("<iid")
+"""One entry of the run log, 16 bytes: job number, worker number, CLOCK_MONOTONIC when the handler started."""
+
+
+class RunLog:
+    """The whole body of every job: one O_APPEND write, from which runs, repeats and misses are counted."""
+
+    def __init__(self, path: str, worker: int = 0) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        self._worker = worker
+
+    def record(self, number: int) -> None:
+        os.write(self._file, RECORD.pack(number, self._worker, time.monotonic()))
+
+
+class Driver:
+    """What the harness asks of a library. As it stands it suits synchronous ones; see also `AsyncDriver`.
+
+    Producers are coroutines so that the measuring loops below exist once. Those of a synchronous library
+    never wait, and then no event loop is involved.
+    """
+
+    def __init__(self, url: str, log: RunLog, settings: Mapping[str, str]) -> None:
+        self.url = url
+        self.log = log
+        self.settings = settings
+
+    def setup(self) -> None:
+        """Create the library's tables in an empty database."""
+
+    async def open(self) -> None:
+        """Connect the producer."""
+
+    async def close(self) -> None:
+        """Disconnect the producer."""
+
+    async def enqueue(self, number: int) -> None:
+        raise NotImplementedError
+
+    async def enqueue_many(self, numbers: range) -> None:
+        """Enqueue through the library's bulk call, if it has one."""
+        for number in numbers:
+            await self.enqueue(number)
+
+    def work(self) -> None:
+        """Be one worker process until SIGTERM, then finish what has started."""
+        raise NotImplementedError
+
+    async def pause(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def run(self, producer: Coroutine[Any, Any, Any]) -> Any:
+        """Run a coroutine that never waits."""
+        try:
+            producer.send(None)
+        except StopIteration as stop:
+            return stop.value
+        raise RuntimeError("a synchronous producer waited")
+
+
+class AsyncDriver(Driver):
+    """The same for libraries with an asynchronous producer."""
+
+    async def pause(self, seconds: float) -> None:
+        import asyncio
+
+        await asyncio.sleep(seconds)
+
+    def run(self, producer: Coroutine[Any, Any, Any]) -> Any:
+        import asyncio
+
+        return asyncio.run(producer)
+
+
+def chunks(numbers: range, size: int) -> Iterator[range]:
+    return (numbers[start : start + size] for start in range(0, len(numbers), size))
+
+
+async def fill(driver: Driver, count: int, first: int) -> dict[str, float]:
+    """Enqueue `count` jobs in bulk; the clock runs on an open connection only."""
+    await driver.open()
+    started = time.monotonic()
+    await driver.enqueue_many(range(first, first + count))
+    seconds = time.monotonic() - started
+    await driver.close()
+    return {"seconds": seconds}
+
+
+async def bulk(driver: Driver, count: int) -> dict[str, float]:
+    """Time a bulk enqueue after one single enqueue has warmed up the connection."""
+    await driver.open()
+    await driver.enqueue(count)
+    started = time.monotonic()
+    await driver.enqueue_many(range(count))
+    seconds = time.monotonic() - started
+    await driver.close()
+    return {"seconds": seconds}
+
+
+async def one_by_one(driver: Driver, count: int, first: int, interval: float) -> dict[str, list[list[float]]]:
+    """Enqueue single jobs at a steady pace; note when each call was made and when it returned."""
+    await driver.open()
+    calls: list[list[float]] = []
+    due = time.monotonic()
+    for number in range(first, first + count):
+        await driver.pause(max(0.0, due - time.monotonic()))
+        called_at = time.monotonic()
+        await driver.enqueue(number)
+        calls.append([called_at, time.monotonic()])
+        due += interval
+    await driver.close()
+    return {"calls": calls}
+
+
+def main(driver_class: type[Driver]) -> None:
+    parser = argparse.ArgumentParser(description="One role of one library in one process.")
+    parser.add_argument("role", choices=["setup", "fill", "bulk", "one-by-one", "work"])
+    parser.add_argument("--url", required=True)
+    parser.add_argument("--log", required=True, help="the run log that handlers append to")
+    parser.add_argument("--count", type=int, default=0)
+    parser.add_argument("--first", type=int, default=0, help="the first job's number")
+    parser.add_argument("--interval", type=float, default=0.0, help="seconds between single enqueues")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", dest="settings")
+    options = parser.parse_args()
+    settings = dict(setting.split("=", 1) for setting in options.settings)
+    driver = driver_class(options.url, RunLog(options.log), settings)
+
+    answer: Any = None
+    match options.role:
+        case "setup":
+            driver.setup()
+        case "work":
+            driver.work()
+        case "fill":
+            answer = driver.run(fill(driver, options.count, options.first))
+        case "bulk":
+            answer = driver.run(bulk(driver, options.count))
+        case _:
+            answer = driver.run(one_by_one(driver, options.count, options.first, options.interval))
+    print(json.dumps(answer), flush=True)

@@ -1,0 +1,125 @@
+"""Run the benchmarks: duly beside its peers, interleaved, on a PostgreSQL and SQLite files of their own.
+
+For example:
+
+    python benchmarks/run.py                                  everything, three rounds
+    python benchmarks/run.py --only drain-postgres latency    some workloads; 'drain-*' works too
+    python benchmarks/run.py --no-peers --rounds 1            duly alone, while working on it
+    python benchmarks/run.py --scale 0.05 --rounds 1          a rehearsal: small, its figures mean nothing
+"""
+
+import argparse
+import signal
+import sys
+from dataclasses import fields, replace
+from datetime import date
+from fnmatch import fnmatch
+from pathlib import Path
+
+import machine
+import report
+from bench import Bench, Sizes, open_bench
+from results import Outcome
+from workloads import WORKLOADS
+from workloads.base import Workload
+
+
+def main() -> int:
+    options = _parser().parse_args()
+    chosen = _choose(options.only)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
+    outcomes: list[Outcome] = []
+    with open_bench(sizes=_sizes(options), programs=options.pg_bin) as bench:
+        _prepare_environments(bench, chosen, peers=options.peers)
+        for workload_class in chosen:
+            print(f"{workload_class.name} ...", file=sys.stderr, flush=True)
+            contenders = [one for one in workload_class.contenders if options.peers or not one.is_peer]
+            outcomes.append(workload_class(bench).run(options.rounds, contenders))
+            print(report.terminal(outcomes[-1]), flush=True)
+        setting = _setting(bench, options)
+    if options.json:
+        report.write(options.json, report.as_json(outcomes, setting))
+    if options.markdown:
+        report.write(options.markdown, report.markdown(outcomes, setting))
+    return 1 if any(outcome.failures or not outcome.exactly_once for outcome in outcomes) else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    names = ", ".join(workload.name for workload in WORKLOADS)
+    parser.add_argument("--only", nargs="+", metavar="NAME", default=["*"], help=f"workloads to run: {names}")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--scale", type=float, default=1.0, help="multiply every count and duration")
+    parser.add_argument("--size", action="append", default=[], metavar="NAME=N", help="set one count")
+    parser.add_argument("--no-peers", dest="peers", action="store_false", help="measure duly alone")
+    parser.add_argument("--pg-bin", type=_folder, metavar="FOLDER", help="where PostgreSQL's programs are")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample and the circumstances")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the page for the documentation")
+    return parser
+
+
+def _folder(given: str) -> Path:
+    return Path(given).resolve()
+
+
+def _sizes(options: argparse.Namespace) -> Sizes:
+    sizes = Sizes().scaled(options.scale)
+    known = {size.name for size in fields(Sizes)}
+    for given in options.size:
+        name, _, number = given.partition("=")
+        if name not in known or not number.isdigit():
+            sys.exit(f"--size {given}: expected NAME=N with one of {', '.join(sorted(known))}")
+        sizes = replace(sizes, **{name: int(number)})
+    return sizes
+
+
+def _choose(patterns: list[str]) -> list[type[Workload]]:
+    for pattern in patterns:
+        if not any(fnmatch(workload.name, pattern) for workload in WORKLOADS):
+            sys.exit(
+                f"no workload {pattern!r}; there are: {', '.join(workload.name for workload in WORKLOADS)}"
+            )
+    return [
+        workload for workload in WORKLOADS if any(fnmatch(workload.name, pattern) for pattern in patterns)
+    ]
+
+
+def _prepare_environments(bench: Bench, chosen: list[type[Workload]], *, peers: bool) -> None:
+    """Install everything before the first measurement."""
+    for workload in chosen:
+        for contender in workload.contenders:
+            if peers or not contender.is_peer:
+                bench.environments.python(contender.library)
+
+
+def _command(options: argparse.Namespace) -> str:
+    """The command that makes these figures again, without where its output went."""
+    parts = ["python benchmarks/run.py", f"--rounds {options.rounds}"]
+    if options.only != ["*"]:
+        parts.append(f"--only {' '.join(options.only)}")
+    if options.scale != 1:
+        parts.append(f"--scale {options.scale:g}")
+    parts += [f"--size {given}" for given in options.size]
+    if not options.peers:
+        parts.append("--no-peers")
+    return " ".join(parts)
+
+
+def _setting(bench: Bench, options: argparse.Namespace) -> report.Setting:
+    return report.Setting(
+        command=_command(options),
+        date=date.today().isoformat(),
+        rounds=options.rounds,
+        scale=options.scale,
+        machine=machine.describe(bench.folder),
+        postgres=bench.server.version if bench.server_was_used else None,
+        statements_are=bench.server.statements_are if bench.server_was_used else "",
+        versions=bench.environments.versions(),
+        busy_at_start=bench.busy_at_start,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,71 @@
+"""Enqueue: many in one call, and one at a time beside a bare INSERT."""
+
+import statistics
+from collections.abc import Sequence
+
+from contenders import DULY_PG, DULY_SQLITE, PGQUEUER, Contender
+from results import Goal, Metric, Round, Sample
+from workloads.base import Workload
+
+
+class EnqueueMany(Workload):
+    name = "enqueue-many"
+    title = "Bulk enqueue"
+    method = (
+        "One producer process on an open connection, no worker. duly: one `enqueue_many` call for all rows;"
+        " PgQueuer: list enqueue, 1,000 rows a call."
+    )
+    contenders = (DULY_PG, PGQUEUER, DULY_SQLITE)
+    metrics = (Metric("rate", "rows/s"),)
+    goals = (
+        Goal(text="PostgreSQL, against PgQueuer's bulk enqueue", metric="rate", contender="duly-pg",
+             over="pgqueuer", at_least=1.3),
+        Goal(text="SQLite, rows per second", metric="rate", contender="duly-sqlite", at_least=60_000),
+    )  # fmt: skip
+
+    def measure(self, contender: Contender) -> Sample:
+        rows = self.bench.sizes.bulk_jobs
+        with self.bench.database(contender) as database:
+            if database.server is not None:
+                database.server.ask("CHECKPOINT")
+            self.bench.wait_until_quiet()
+            answer = self.bench.call(contender, "bulk", database.url, count=rows)
+        return {"rate": rows / answer["seconds"]}
+
+
+BARE = Contender(
+    name="bare-insert",
+    library="duly",
+    database="postgres",
+    about="psycopg, autocommit, prepared: one row of the same columns into one table with a primary key",
+)
+
+
+class EnqueueOne(Workload):
+    name = "enqueue-one"
+    title = "Single enqueue on PostgreSQL"
+    method = (
+        "One producer process, no worker: slices of duly's `enqueue` and of a bare prepared INSERT of the"
+        " same columns take turns within the process. Rate and ratio: medians over the slices."
+    )
+    contenders = (DULY_PG, BARE)
+    metrics = (Metric("rate", "enqueues/s"), Metric("of_bare", "of the bare INSERT", 2))
+    goals = (
+        Goal(text="against the bare INSERT", metric="of_bare", contender="duly-pg", at_least=0.75),
+    )  # fmt: skip
+
+    def round(self, contenders: Sequence[Contender]) -> Round:
+        sizes = self.bench.sizes
+        with self.bench.database(DULY_PG) as database:
+            self.bench.wait_until_quiet()
+            command = ["drivers.enqueue_one", f"--url={database.url}"]
+            command += [f"--slices={sizes.enqueue_slices}", f"--per-slice={sizes.enqueue_per_slice}"]
+            slices = self.bench.call_module("duly", command)
+        duly, bare = slices["duly"], slices["bare"]
+        return {
+            "duly-pg": {
+                "rate": statistics.median(duly),
+                "of_bare": statistics.median(mine / its for mine, its in zip(duly, bare, strict=True)),
+            },
+            "bare-insert": {"rate": statistics.median(bare)},
+        }

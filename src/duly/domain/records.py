@@ -1,0 +1,223 @@
+"""The values that pass between the layers: a job to store, a job claimed, a run that ended, a job as people see it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from duly.domain.states import State
+
+MINUTE_US = 60_000_000
+HOLD = {"none": 0, "queued": 1, "live": 2, "window": 3}
+"""How a job holds its unique key: not at all, while queued, until it ends, for a time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewJob:
+    """A job about to be stored."""
+
+    id: str
+    task: str
+    args: str
+    queue: str = "default"
+    tenant: str = ""
+    priority: int = 0
+    max_attempts: int = 5
+    retry: str | None = None
+    timeout_us: int | None = None
+    run_at: int | None = None
+    delay_us: int = 0
+    expires_at: int | None = None
+    expires_us: int | None = None
+    enqueued_by: str | None = None
+    tags: str | None = None
+    headers: str | None = None
+    unique_key: str | None = None
+    unique_mode: str = "none"
+    unique_scope: str = "none"
+    unique_window_us: int | None = None
+
+
+class Claimed(NamedTuple):
+    """A job as a worker gets it. The order is that of the claim statement's columns."""
+
+    id: str
+    token: int
+    attempt: int
+    crashes: int
+    queue: str
+    tenant: str
+    task: str
+    priority: int
+    run_at: int
+    hold: int
+    args: str
+    max_attempts: int
+    retry: str | None
+    timeout_us: int | None
+    expires_at: int | None
+    created_at: int
+    headers: str | None
+    claimed_at: int
+    rank: int
+
+
+class Settled(NamedTuple):
+    """How one run ended and where its job goes. The order is that of the settle statement's columns.
+
+    `state` is where the job goes (succeeded, failed, cancelled, scheduled, queued), `outcome` what the run was.
+    Durations, not instants: `ran_us` how long it ran (-1: never started), `age_us` how long ago it ended.
+    """
+
+    id: str
+    token: int
+    state: str
+    outcome: str
+    delay_us: int = 0
+    uncounted: int = 0
+    crashes: int = 0
+    ran_us: int = -1
+    age_us: int = 0
+    reason: str | None = None
+    error_kind: str | None = None
+    error: str | None = None
+    traceback: str | None = None
+    result: str | None = None
+    log: str | None = None
+
+
+class Lapsed(NamedTuple):
+    """A run whose worker is gone or whose lease has passed."""
+
+    id: str
+    token: int
+    attempt: int
+    crashes: int
+    worker_id: str
+    max_attempts: int
+    retry: str | None
+    why: str
+    hold: int
+
+
+class Lane(NamedTuple):
+    """Where a claim may take from: one task of one tenant, and the rank and id to start at."""
+
+    tenant: str
+    task: str
+    from_rank: int = -(2**63)
+    from_id: str = "00000000-0000-0000-0000-000000000000"
+
+
+class Enqueued(NamedTuple):
+    """The answer to an enqueue: the job that stands for it, and whether it is a new one."""
+
+    id: str
+    created: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRecord:
+    """A job as it stands in the database."""
+
+    id: str
+    task: str
+    queue: str
+    tenant: str
+    args: str
+    priority: int
+    max_attempts: int
+    retry: str | None
+    timeout_us: int | None
+    expires_at: int | None
+    created_at: int
+    enqueued_by: str | None
+    unique_key: str | None
+    tags: str | None
+    headers: str | None
+    state: State
+    run_at: int | None
+    token: int
+    attempt: int
+    crashes: int
+    claimed_at: int | None
+    finished_at: int | None
+    worker_id: str | None
+    cancel_at: int | None
+    progress: float | None
+    progress_text: str | None
+    reason: str | None
+    detail: str | None
+
+
+class RunRecord(NamedTuple):
+    """One execution of a job."""
+
+    job_id: str
+    token: int
+    attempt: int
+    outcome: str
+    started_at: int
+    finished_at: int
+    worker_id: str
+    error_kind: str | None
+    error: str | None
+    traceback: str | None
+    result: str | None
+    log: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessIdentity:
+    """What tells one process from every other, on any host, after any restart."""
+
+    host: str
+    boot_id: str
+    pid_namespace: str
+    pid: int
+    process_started_at: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerRecord:
+    """A worker as it stands in the database."""
+
+    id: str
+    process: ProcessIdentity
+    started_at: int
+    seen_at: int
+    lease_us: int
+    queues: str
+    tasks: str
+    slots: int
+    wake: str | None
+    idle: bool
+    state: str
+    version: str
+    silent_us: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """Which jobs a list is about."""
+
+    state: State | None = None
+    task: str | None = None
+    queue: str | None = None
+    tenant: str | None = None
+    tag: str | None = None
+    text: str | None = None
+    before_id: str | None = None
+    limit: int = 100
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """How many jobs stand where, now."""
+
+    waiting: list[tuple[str, str, str, int, int]] = field(default_factory=list)
+    scheduled: list[tuple[str, str, str, int, int]] = field(default_factory=list)
+    running: list[tuple[str, str, str, int, int]] = field(default_factory=list)
+    parked: dict[str, int] = field(default_factory=dict)
+    ended: dict[str, int] = field(default_factory=dict)

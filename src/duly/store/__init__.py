@@ -1,0 +1,1 @@
+"""Jobs in SQL tables: operations as generators, and the databases that run them."""

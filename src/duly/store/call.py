@@ -1,0 +1,41 @@
+"""What a store operation is: a generator that yields calls and is sent their rows.
+
+An operation knows nothing of connections. A driver runs it: our own SQLite or PostgreSQL connections, or the
+caller's. So each operation is written once for sync and async, and a test can stop at every statement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from enum import StrEnum
+from typing import NamedTuple, TypeVar
+
+Value = str | int | float | bool | None | Sequence["str | int | float | None"]
+Row = tuple[object, ...]
+Rows = Sequence[Row]
+R = TypeVar("R")
+
+
+class Dialect(StrEnum):
+    """Which SQL a database speaks."""
+
+    SQLITE = "sqlite"
+    POSTGRES = "postgres"
+
+
+class Call(NamedTuple):
+    """One named statement and its parameters."""
+
+    name: str
+    params: Mapping[str, Value] = {}
+
+
+class CopyIn(NamedTuple):
+    """Rows for `COPY table (columns) FROM STDIN`, already in COPY's text format. PostgreSQL, own connections only."""
+
+    table: str
+    columns: str
+    data: Sequence[str]
+
+
+Op = Generator[Call | CopyIn, Rows, R]

@@ -1,0 +1,89 @@
+"""What the store needs of a database: run an operation that writes, run one that only reads, wait to be woken.
+
+Two real ones: `sqlite.SqliteDatabase` and `postgres.PostgresDatabase`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol, TypeVar
+
+from duly.store.call import Dialect, Op
+
+R = TypeVar("R")
+
+
+class Hint(NamedTuple):
+    """What a wake-up says: jobs came into a lane, a job should stop, or just `look`. Only ever a hint."""
+
+    kind: str  # "jobs", "cancel", "look", "workers"
+    queue: str = ""
+    tenant: str = ""
+    task: str = ""
+    rank: int | None = None
+    job_id: str = ""
+
+
+class Waker(Protocol):
+    """Waits for hints. One thread waits; any thread may close."""
+
+    polls_every: float
+    """How often a sleeping worker must look by itself, in seconds: hints may be lost."""
+
+    @property
+    def address(self) -> str | None:
+        """Where others can poke this worker, if by address."""
+        ...
+
+    def wait(self, timeout: float) -> list[Hint]:
+        """Wait up to `timeout` seconds. Returns what came."""
+        ...
+
+    def close(self) -> None:
+        """Stop waiting; a wait under way returns soon."""
+        ...
+
+    def dispose(self) -> None:
+        """Let go of what it holds, once nobody waits any more."""
+        ...
+
+
+class Database(Protocol):
+    """A database that store operations run on."""
+
+    dialect: Dialect
+
+    def write(self, op: Callable[[], Op[R]], *, atomic: bool = True, again: bool = True) -> R:
+        """Run an operation in a transaction of its own.
+
+        `atomic=False`: it is one statement, its own transaction. `again`: it may be repeated after a lost connection.
+        """
+        ...
+
+    def read(self, op: Callable[[], Op[R]]) -> R:
+        """Run an operation that changes nothing."""
+        ...
+
+    def reserved(self, purpose: str) -> Database:
+        """The same database by a connection that nobody else can take."""
+        ...
+
+    def unbroken_us(self) -> int:
+        """How long this side has been in touch with the database without a break, in microseconds."""
+        ...
+
+    def waker(self, worker_id: str) -> Waker:
+        """Something to wait for hints on."""
+        ...
+
+    def poke(self, hint: Hint) -> None:
+        """Give sleeping workers a hint, after a commit. Never fails."""
+        ...
+
+    def migrate(self) -> list[int]:
+        """Bring the tables up to this version. Returns the versions applied."""
+        ...
+
+    def close(self) -> None:
+        """Close every connection."""
+        ...

@@ -1,0 +1,207 @@
+-- duly 0001: the core tables.
+-- A job is in exactly one place: scheduled, waiting, parked, running or ended.
+-- Instants are microseconds since the epoch, UTC.
+
+CREATE TABLE duly.jobs (
+    id           uuid PRIMARY KEY,
+    task         text COLLATE "C" NOT NULL,
+    queue        text COLLATE "C" NOT NULL DEFAULT 'default',
+    tenant       text COLLATE "C" NOT NULL DEFAULT '',
+    args         json NOT NULL DEFAULT '{}',
+    priority     smallint NOT NULL DEFAULT 0 CHECK (priority BETWEEN 0 AND 100),
+    max_attempts integer NOT NULL DEFAULT 5 CHECK (max_attempts >= 1),
+    retry        text,
+    timeout_us   bigint CHECK (timeout_us > 0),
+    expires_at   bigint,
+    created_at   bigint NOT NULL,
+    enqueued_by  text,
+    unique_key   text,
+    tags         text,
+    headers      text
+);
+
+CREATE TABLE duly.scheduled (
+    id       uuid PRIMARY KEY,
+    run_at   bigint NOT NULL,
+    queue    text COLLATE "C" NOT NULL,
+    tenant   text COLLATE "C" NOT NULL,
+    task     text COLLATE "C" NOT NULL,
+    priority smallint NOT NULL,
+    token    bigint NOT NULL DEFAULT 0 CHECK (token >= 0),
+    attempt  integer NOT NULL DEFAULT 0 CHECK (attempt >= 0),
+    crashes  smallint NOT NULL DEFAULT 0 CHECK (crashes >= 0),
+    hold     smallint NOT NULL DEFAULT 0
+) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 2000);
+CREATE INDEX scheduled_by_time ON duly.scheduled (run_at, id);
+
+CREATE TABLE duly.waiting (
+    queue    text COLLATE "C" NOT NULL,
+    suspect  smallint NOT NULL DEFAULT 0,
+    tenant   text COLLATE "C" NOT NULL,
+    task     text COLLATE "C" NOT NULL,
+    rank     bigint NOT NULL,
+    id       uuid PRIMARY KEY,
+    run_at   bigint NOT NULL,
+    priority smallint NOT NULL,
+    token    bigint NOT NULL DEFAULT 0 CHECK (token >= 0),
+    attempt  integer NOT NULL DEFAULT 0 CHECK (attempt >= 0),
+    crashes  smallint NOT NULL DEFAULT 0 CHECK (crashes >= 0),
+    hold     smallint NOT NULL DEFAULT 0
+) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
+CREATE UNIQUE INDEX waiting_lane ON duly.waiting (queue, suspect, tenant, task, rank, id);
+
+CREATE TABLE duly.parked (
+    id        uuid PRIMARY KEY,
+    queue     text COLLATE "C" NOT NULL,
+    tenant    text COLLATE "C" NOT NULL,
+    task      text COLLATE "C" NOT NULL,
+    run_at    bigint NOT NULL,
+    priority  smallint NOT NULL,
+    token     bigint NOT NULL DEFAULT 0 CHECK (token >= 0),
+    attempt   integer NOT NULL DEFAULT 0 CHECK (attempt >= 0),
+    crashes   smallint NOT NULL DEFAULT 0 CHECK (crashes >= 0),
+    hold      smallint NOT NULL DEFAULT 0,
+    parked_at bigint NOT NULL,
+    reason    text NOT NULL,
+    detail    text,
+    mark      text
+);
+CREATE INDEX parked_by_reason ON duly.parked (reason, task, parked_at);
+
+CREATE TABLE duly.running (
+    id            uuid PRIMARY KEY,
+    token         bigint NOT NULL CHECK (token > 0),
+    queue         text COLLATE "C" NOT NULL,
+    tenant        text COLLATE "C" NOT NULL,
+    task          text COLLATE "C" NOT NULL,
+    priority      smallint NOT NULL,
+    run_at        bigint NOT NULL,
+    attempt       integer NOT NULL CHECK (attempt > 0),
+    crashes       smallint NOT NULL CHECK (crashes >= 0),
+    hold          smallint NOT NULL,
+    limited       boolean NOT NULL DEFAULT false,
+    worker_id     uuid NOT NULL,
+    claimed_at    bigint NOT NULL,
+    leased_until  bigint NOT NULL,
+    deadline_at   bigint,
+    cancel_at     bigint,
+    cancel_reason text,
+    progress      real,
+    progress_text text
+) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX running_limited ON duly.running (task, leased_until) WHERE limited;
+CREATE INDEX running_cancelled ON duly.running (worker_id) WHERE cancel_at IS NOT NULL;
+
+CREATE TABLE duly.ended (
+    id          uuid PRIMARY KEY,
+    state       text NOT NULL CHECK (state IN ('succeeded', 'failed', 'cancelled')),
+    finished_at bigint NOT NULL,
+    token       bigint NOT NULL,
+    attempt     integer NOT NULL,
+    crashes     smallint NOT NULL,
+    reason      text
+);
+CREATE INDEX ended_by_state ON duly.ended (state, finished_at, id);
+
+CREATE TABLE duly.runs (
+    job_id      uuid NOT NULL,
+    token       bigint NOT NULL,
+    attempt     integer NOT NULL,
+    outcome     text NOT NULL CHECK (outcome IN ('succeeded', 'failed', 'cancelled', 'snoozed', 'released', 'crashed', 'expired')),
+    started_at  bigint NOT NULL,
+    finished_at bigint NOT NULL,
+    worker_id   uuid NOT NULL,
+    error_kind  text,
+    error       text,
+    traceback   text,
+    result      text,
+    log         text,
+    PRIMARY KEY (job_id, token)
+);
+
+CREATE TABLE duly.rollups (
+    period_at   bigint NOT NULL,
+    period_us   bigint NOT NULL,
+    tenant      text COLLATE "C" NOT NULL,
+    queue       text COLLATE "C" NOT NULL,
+    task        text COLLATE "C" NOT NULL,
+    shard       integer NOT NULL,
+    runs        bigint NOT NULL DEFAULT 0,
+    succeeded   bigint NOT NULL DEFAULT 0,
+    failed      bigint NOT NULL DEFAULT 0,
+    retried     bigint NOT NULL DEFAULT 0,
+    cancelled   bigint NOT NULL DEFAULT 0,
+    crashed     bigint NOT NULL DEFAULT 0,
+    recovered   bigint NOT NULL DEFAULT 0,
+    ran_us      bigint NOT NULL DEFAULT 0,
+    waited_us   bigint NOT NULL DEFAULT 0,
+    wait_5ms    bigint NOT NULL DEFAULT 0,
+    wait_20ms   bigint NOT NULL DEFAULT 0,
+    wait_100ms  bigint NOT NULL DEFAULT 0,
+    wait_500ms  bigint NOT NULL DEFAULT 0,
+    wait_1s     bigint NOT NULL DEFAULT 0,
+    wait_5s     bigint NOT NULL DEFAULT 0,
+    wait_15s    bigint NOT NULL DEFAULT 0,
+    wait_1m     bigint NOT NULL DEFAULT 0,
+    wait_5m     bigint NOT NULL DEFAULT 0,
+    wait_30m    bigint NOT NULL DEFAULT 0,
+    wait_2h     bigint NOT NULL DEFAULT 0,
+    wait_more   bigint NOT NULL DEFAULT 0,
+    PRIMARY KEY (period_us, period_at, tenant, queue, task, shard)
+) WITH (fillfactor = 70);
+
+CREATE TABLE duly.unique_keys (
+    tenant  text COLLATE "C" NOT NULL,
+    key     text COLLATE "C" NOT NULL,
+    job_id  uuid NOT NULL,
+    scope   smallint NOT NULL,
+    until   bigint,
+    next_id uuid,
+    PRIMARY KEY (tenant, key)
+);
+CREATE INDEX unique_keys_by_job ON duly.unique_keys (job_id);
+
+CREATE TABLE duly.limits (
+    scope text COLLATE "C" NOT NULL,
+    name  text COLLATE "C" NOT NULL,
+    slots integer NOT NULL CHECK (slots >= 0),
+    PRIMARY KEY (scope, name)
+);
+
+CREATE TABLE duly.queues (
+    name       text COLLATE "C" PRIMARY KEY,
+    horizon_us bigint CHECK (horizon_us >= 0)
+);
+
+CREATE TABLE duly.workers (
+    id                 uuid PRIMARY KEY,
+    host               text NOT NULL,
+    boot_id            text NOT NULL,
+    pid_namespace      text NOT NULL,
+    pid                bigint NOT NULL,
+    process_started_at text NOT NULL,
+    started_at         bigint NOT NULL,
+    seen_at            bigint NOT NULL,
+    lease_us           bigint NOT NULL,
+    queues             text NOT NULL,
+    tasks              text NOT NULL,
+    slots              integer NOT NULL,
+    wake               text,
+    idle               boolean NOT NULL DEFAULT false,
+    state              text NOT NULL DEFAULT 'running',
+    version            text NOT NULL
+);
+
+-- Where a job is, whichever table holds it. Read by people and by the list and show commands.
+CREATE VIEW duly.places AS
+    SELECT id, 'scheduled' AS state, run_at, token, attempt, crashes, NULL::bigint AS claimed_at, NULL::bigint AS finished_at,
+           NULL::uuid AS worker_id, NULL::bigint AS cancel_at, NULL::real AS progress, NULL AS progress_text, NULL AS reason, NULL AS detail
+    FROM duly.scheduled
+    UNION ALL
+    SELECT id, 'queued', run_at, token, attempt, crashes, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM duly.waiting
+    UNION ALL
+    SELECT id, 'queued', run_at, token, attempt, crashes, NULL, NULL, NULL, NULL, NULL, NULL, 'parked: ' || reason, detail FROM duly.parked
+    UNION ALL
+    SELECT id, 'running', run_at, token, attempt, crashes, claimed_at, NULL, worker_id, cancel_at, progress, progress_text, NULL, NULL FROM duly.running
+    UNION ALL
+    SELECT id, state, NULL, token, attempt, crashes, NULL, finished_at, NULL, NULL, NULL, NULL, reason, NULL FROM duly.ended;

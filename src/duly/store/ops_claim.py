@@ -1,0 +1,101 @@
+"""Claim: learn which lanes have jobs, and take the first of some of them.
+
+A claim names the lanes it may take, so it never walks over what it cannot. With a limited task the limit's row is
+locked in one statement and the live leases are counted in the next: in one statement the count would predate the lock.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+from collections.abc import Sequence
+
+from duly.domain.records import Claimed, Lane
+from duly.store.call import Call, Dialect, Op, Value
+
+MAX_LANES = 1_000
+
+
+def lanes(dialect: Dialect, queue: str, *, suspect: bool) -> Op[list[tuple[Lane, int]]]:
+    """Name the lanes of a queue that have jobs, with the rank at the head of each."""
+    params: dict[str, Value] = {"queue": queue, "suspect": int(suspect), "n": MAX_LANES}
+    if dialect is Dialect.POSTGRES:
+        rows = yield Call("lanes", params)
+        return [(Lane(str(row[0]), str(row[1])), int(str(row[2]))) for row in rows]
+    found: list[tuple[Lane, int]] = []
+    rows = yield Call("first_lane", params)
+    while rows and len(found) < MAX_LANES:
+        tenant, task, head = str(rows[0][0]), str(rows[0][1]), int(str(rows[0][2]))
+        found.append((Lane(tenant, task), head))
+        rows = yield Call("next_lane", params | {"tenant": tenant, "task": task})
+    return found
+
+
+def claim(
+    dialect: Dialect,
+    *,
+    queue: str,
+    from_lanes: Sequence[Lane],
+    n: int,
+    worker_id: str,
+    lease_us: int,
+    suspect: bool = False,
+    limited: bool = False,
+) -> Op[list[Claimed]]:
+    """Lease up to `n` jobs to a worker, lowest rank first across the lanes named.
+
+    With `limited` the lanes are those of one task that has a limit, and no more are taken than it has room for.
+    """
+    if limited:
+        n = min(n, (yield from _room(from_lanes[0].task)))
+        if n <= 0:
+            return []
+    params: dict[str, Value] = {
+        "queue": queue,
+        "suspect": int(suspect),
+        "n": n,
+        "worker_id": worker_id,
+        "lease_us": lease_us,
+        "limited": limited,
+    }
+    if dialect is Dialect.SQLITE:
+        return (yield from _claim_sqlite(from_lanes, n, params))
+    params["tenants"] = [lane.tenant for lane in from_lanes]
+    params["tasks"] = [lane.task for lane in from_lanes]
+    params["from_ranks"] = [lane.from_rank for lane in from_lanes]
+    params["from_ids"] = [lane.from_id for lane in from_lanes]
+    rows = yield Call("claim", params)
+    return [Claimed._make(row) for row in rows]  # type: ignore[arg-type]
+
+
+def _room(task: str) -> Op[int]:
+    """Hold a task's limit and say how many more may run."""
+    rows = yield Call("lock_limit", {"task": task})
+    if not rows:
+        return 0
+    live = yield Call("count_limited", {"task": task})
+    return int(str(rows[0][0])) - int(str(live[0][0]))
+
+
+def _claim_sqlite(from_lanes: Sequence[Lane], n: int, params: dict[str, Value]) -> Op[list[Claimed]]:
+    heads: list[list[tuple[int, str]]] = []
+    for lane in from_lanes:
+        rows = yield Call("head_of_lane", params | {"tenant": lane.tenant, "task": lane.task})
+        heads.append([(rank, job_id) for rank, job_id in json.loads(str(rows[0][0]))])
+    picked = [job_id for _, job_id in heapq.merge(*heads)][:n]
+    if not picked:
+        return []
+    ids: dict[str, Value] = {"ids": json.dumps(picked)}
+    yield Call("lease", params | ids)
+    yield Call("leave_lane", ids)
+    rows = yield Call("leased_jobs", ids)
+    claimed = [Claimed._make(row) for row in json.loads(str(rows[0][0]))]
+    queued_only = [job.id for job in claimed if job.hold == 1]
+    if queued_only:
+        yield Call("free_queued_keys", {"ids": json.dumps(queued_only)})
+    return claimed
+
+
+def set_limit(task: str, slots: int) -> Op[None]:
+    """State how many jobs of a task may run at once, in all processes together."""
+    yield Call("set_limit", {"task": task, "slots": slots})

@@ -1,0 +1,272 @@
+"""Enqueue: one job, one with a unique key, many at once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from duly.domain.rank import DEFAULT_HORIZON_US, rank
+from duly.domain.records import HOLD, Enqueued, NewJob
+from duly.domain.unique import storage_key
+from duly.store.call import Call, CopyIn, Dialect, Op, Rows, Value
+
+Fresh = tuple[str, str, str | None]
+"""What differs between the jobs of one bulk call: id, arguments, unique key."""
+
+_COPY_JOBS = (
+    "id, task, queue, tenant, args, priority, max_attempts, retry, timeout_us, expires_at, created_at, "
+    "enqueued_by, unique_key, tags, headers"
+)
+_COPY_WAITING = "queue, suspect, tenant, task, rank, id, run_at, priority, token, attempt, crashes, hold"
+_COPY_SCHEDULED = "id, run_at, queue, tenant, task, priority, token, attempt, crashes, hold"
+
+
+def enqueue(dialect: Dialect, job: NewJob) -> Op[Enqueued]:
+    """Store one job, unless a unique key says that another stands for it."""
+    if job.unique_key is None or job.unique_mode == "none":
+        yield from _insert(dialect, job, hold=0)
+        return Enqueued(job.id, created=True)
+    return (yield from _enqueue_unique(dialect, job))
+
+
+def _params(job: NewJob, hold: int) -> dict[str, Value]:
+    return {
+        "id": job.id,
+        "task": job.task,
+        "args": job.args,
+        "queue": job.queue,
+        "tenant": job.tenant,
+        "priority": job.priority,
+        "max_attempts": job.max_attempts,
+        "retry": job.retry,
+        "timeout_us": job.timeout_us,
+        "run_at": job.run_at,
+        "delay_us": job.delay_us,
+        "expires_at": job.expires_at,
+        "expires_us": job.expires_us,
+        "enqueued_by": job.enqueued_by,
+        "unique_key": job.unique_key,
+        "tags": job.tags,
+        "headers": job.headers,
+        "hold": hold,
+        "horizon": DEFAULT_HORIZON_US,
+    }
+
+
+def _insert(dialect: Dialect, job: NewJob, *, hold: int) -> Op[None]:
+    params = _params(job, hold)
+    if dialect is Dialect.POSTGRES:
+        due = job.run_at is None and job.delay_us == 0
+        yield Call("enqueue_due" if due else "enqueue_at", params)
+        return
+    if (yield Call("insert_job", params)):
+        yield Call("insert_waiting", params)
+        if job.run_at is not None or job.delay_us:
+            yield Call("insert_scheduled", params)
+
+
+def _enqueue_unique(dialect: Dialect, job: NewJob) -> Op[Enqueued]:
+    scope = HOLD[job.unique_scope]
+    key = storage_key(job.unique_key or "")
+    rows = yield Call(
+        "hold_key",
+        {"tenant": job.tenant, "key": key, "id": job.id, "scope": scope, "window_us": job.unique_window_us},
+    )
+    holder, following = str(rows[0][0]), rows[0][1]
+    if holder == job.id:
+        yield from _insert(dialect, job, hold=scope)
+        return Enqueued(job.id, created=True)
+    match job.unique_mode:
+        case "replace" | "debounce":
+            return (yield from _replace(dialect, job, holder))
+        case "keep_latest":
+            return (yield from _keep_latest(dialect, job, key, holder, following and str(following)))
+        case _:
+            return Enqueued(holder, created=False)
+
+
+def _replace(dialect: Dialect, job: NewJob, holder: str) -> Op[Enqueued]:
+    """Give the job that waits our arguments, and with debounce our time too. One that runs is left alone."""
+    if (yield Call("lock_unstarted", {"id": holder})):
+        yield Call("replace_args", {"id": holder, "args": job.args, "enqueued_by": job.enqueued_by})
+        if job.unique_mode == "debounce":
+            yield from move_to(dialect, holder, run_at=job.run_at, delay_us=job.delay_us)
+    return Enqueued(holder, created=False)
+
+
+def _keep_latest(dialect: Dialect, job: NewJob, key: str, holder: str, following: str | None) -> Op[Enqueued]:
+    """While one runs, keep exactly one more that runs after it with the newest arguments."""
+    for waiting in (following, holder):
+        if waiting and (yield Call("lock_unstarted", {"id": waiting})):
+            yield Call("replace_args", {"id": waiting, "args": job.args, "enqueued_by": job.enqueued_by})
+            return Enqueued(waiting, created=False)
+    yield from _insert_parked(dialect, job, holder)
+    yield Call("set_key_next", {"tenant": job.tenant, "key": key, "next_id": job.id})
+    return Enqueued(job.id, created=True)
+
+
+def _insert_parked(dialect: Dialect, job: NewJob, holder: str) -> Op[None]:
+    yield from _insert(dialect, replace(job, delay_us=0, run_at=None), hold=HOLD[job.unique_scope])
+    yield from take_unstarted(dialect, job.id)
+    yield Call(
+        "park_new",
+        {
+            "id": job.id,
+            "queue": job.queue,
+            "tenant": job.tenant,
+            "task": job.task,
+            "priority": job.priority,
+            "hold": HOLD[job.unique_scope],
+            "reason": "unique",
+            "detail": f"runs after job {holder}, which has the same unique key",
+            "mark": holder,
+        },
+    )
+
+
+def take_unstarted(dialect: Dialect, job_id: str) -> Op[tuple[int, int, int, int] | None]:
+    """Take a job that has not started out of its place. Returns its token, attempt, crashes and hold."""
+    if dialect is Dialect.POSTGRES:
+        rows = yield Call("take_unstarted", {"id": job_id})
+    else:
+        rows = yield Call("find_unstarted", {"id": job_id})
+        if rows:
+            for place in ("scheduled", "waiting", "parked"):
+                yield Call(f"leave_{place}_one", {"id": job_id})
+    if not rows:
+        return None
+    _, token, attempt, crashes, hold = rows[0]
+    return int(str(token)), int(str(attempt)), int(str(crashes)), int(str(hold))
+
+
+def move_to(dialect: Dialect, job_id: str, *, run_at: int | None, delay_us: int) -> Op[None]:
+    """Give a job that has not started another time."""
+    taken = yield from take_unstarted(dialect, job_id)
+    if taken is None:
+        return
+    token, attempt, _, hold = taken
+    params: dict[str, Value] = {
+        "id": job_id,
+        "token": token,
+        "attempt": attempt,
+        "hold": hold,
+        "run_at": run_at,
+        "delay_us": delay_us,
+        "horizon": DEFAULT_HORIZON_US,
+    }
+    yield Call("reschedule" if run_at is not None or delay_us else "requeue", params)
+
+
+class _Plan(NamedTuple):
+    """The instants and the rank that the jobs of one bulk call share."""
+
+    now: int
+    run_at: int
+    expires_at: int | None
+    rank: int
+
+
+def _plan(model: NewJob, clock: Rows) -> _Plan:
+    now, horizon = int(str(clock[0][0])), int(str(clock[0][1]))
+    run_at = model.run_at if model.run_at is not None else now + model.delay_us
+    expires_at = model.expires_at
+    if expires_at is None and model.expires_us is not None:
+        expires_at = run_at + model.expires_us
+    return _Plan(now, run_at, expires_at, rank(run_at, model.priority, horizon))
+
+
+def enqueue_many(dialect: Dialect, model: NewJob, rows: Sequence[Fresh], *, copy: bool) -> Op[list[Enqueued]]:
+    """Store many jobs that differ only in id, arguments and unique key; `model` says the rest."""
+    if model.unique_mode != "none":
+        return (yield from _enqueue_many_unique(dialect, model, rows))
+    clock = yield Call("clock", {"queue": model.queue, "horizon": DEFAULT_HORIZON_US})
+    plan = _plan(model, clock)
+    if copy:
+        yield from _copy(model, rows, plan)
+    else:
+        yield from _insert_many(dialect, model, rows, plan=plan, hold=0)
+    return [Enqueued(row[0], created=True) for row in rows]
+
+
+def _insert_many(dialect: Dialect, model: NewJob, rows: Sequence[Fresh], *, plan: _Plan, hold: int) -> Op[None]:
+    params = _params(model, hold)
+    params |= {"run_at": plan.run_at, "expires_at": plan.expires_at, "created_at": plan.now, "rank": plan.rank}
+    place = "insert_waiting_many" if plan.run_at <= plan.now else "insert_scheduled_many"
+    for start in range(0, len(rows), 10_000):
+        chunk = rows[start : start + 10_000]
+        if dialect is Dialect.POSTGRES:
+            params["ids"] = [row[0] for row in chunk]
+            params["argses"] = [row[1] for row in chunk]
+            params["unique_keys"] = [row[2] for row in chunk]
+        else:
+            params["batch"] = json.dumps(chunk)
+        yield Call("insert_jobs", params)
+        yield Call(place, params)
+
+
+def _field(value: object) -> str:
+    """Write one value in COPY's text format."""
+    if value is None:
+        return "\\N"
+    return str(value).replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
+
+
+def _copy(model: NewJob, rows: Sequence[Fresh], plan: _Plan) -> Op[None]:
+    """Stream the rows by COPY: jobs first, then their places."""
+    queue, tenant, task = (_field(each) for each in (model.queue, model.tenant, model.task))
+    before = f"\t{task}\t{queue}\t{tenant}\t"
+    options = (model.priority, model.max_attempts, model.retry, model.timeout_us, plan.expires_at, plan.now)
+    after = "\t" + "\t".join(map(_field, (*options, model.enqueued_by))) + "\t"
+    end = f"\t{_field(model.tags)}\t{_field(model.headers)}\n"
+    if all(row[2] is None for row in rows):
+        tail = after + "\\N" + end
+        data = [row[0] + before + row[1].replace("\\", "\\\\") + tail for row in rows]
+    else:
+        data = [row[0] + before + row[1].replace("\\", "\\\\") + after + _field(row[2]) + end for row in rows]
+    yield CopyIn("jobs", _COPY_JOBS, data)
+    if plan.run_at <= plan.now:
+        head = f"{queue}\t0\t{tenant}\t{task}\t{plan.rank}\t"
+        foot = f"\t{plan.run_at}\t{model.priority}\t0\t0\t0\t0\n"
+        yield CopyIn("waiting", _COPY_WAITING, [head + row[0] + foot for row in rows])
+    else:
+        foot = f"\t{plan.run_at}\t{queue}\t{tenant}\t{task}\t{model.priority}\t0\t0\t0\t0\n"
+        yield CopyIn("scheduled", _COPY_SCHEDULED, [row[0] + foot for row in rows])
+
+
+def _enqueue_many_unique(dialect: Dialect, model: NewJob, rows: Sequence[Fresh]) -> Op[list[Enqueued]]:
+    """Store many jobs with unique keys. Keys are taken in key order, so that two bulk calls cannot deadlock."""
+    answers: dict[str, Enqueued] = {}
+    hold = HOLD[model.unique_scope]
+    clock = yield Call("clock", {"queue": model.queue, "horizon": DEFAULT_HORIZON_US})
+    for start in range(0, len(rows), 5_000):
+        chunk = rows[start : start + 5_000]
+        first: dict[str, str] = {}
+        for job_id, _, key in chunk:
+            first.setdefault(storage_key(key or ""), job_id)
+        holders = yield from _hold_keys(dialect, model, first)
+        fresh = [row for row in chunk if holders[storage_key(row[2] or "")] == row[0]]
+        if fresh:
+            yield from _insert_many(dialect, model, fresh, plan=_plan(model, clock), hold=hold)
+        answers |= {row[0]: Enqueued(row[0], created=True) for row in fresh}
+        for job_id, args, key in chunk:
+            if job_id not in answers:
+                answers[job_id] = yield from enqueue(dialect, replace(model, id=job_id, args=args, unique_key=key))
+    return [answers[row[0]] for row in rows]
+
+
+def _hold_keys(dialect: Dialect, model: NewJob, wanted: dict[str, str]) -> Op[dict[str, str]]:
+    """Take many keys at once. Returns who holds each."""
+    keys = sorted(wanted)
+    params: dict[str, Value] = {
+        "tenant": model.tenant,
+        "scope": HOLD[model.unique_scope],
+        "window_us": model.unique_window_us,
+    }
+    if dialect is Dialect.POSTGRES:
+        params |= {"keys": keys, "ids": [wanted[key] for key in keys]}
+    else:
+        params["batch"] = json.dumps([(key, wanted[key]) for key in keys])
+    rows = yield Call("hold_keys", params)
+    return {str(key): str(holder) for key, holder in rows}

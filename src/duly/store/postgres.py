@@ -1,0 +1,323 @@
+"""PostgreSQL by psycopg: a few connections of our own, opened when needed, replaced when lost.
+
+Each operation is one autocommit statement or one short transaction. Nothing rests on session state, so a pooler in
+transaction mode may sit between; prepared statements are given up where it does not carry them.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import urlsplit, urlunsplit
+
+from duly.domain.clock import Clock
+from duly.domain.errors import ConfigurationError, DatabaseError, DatabaseUnavailable, DulyError
+from duly.store import migrate
+from duly.store.call import Call, CopyIn, Dialect, Op, Rows
+from duly.store.database import Hint
+from duly.store.postgres_wake import PostgresWaker, channel_of, payload_of
+from duly.store.statements import Compiled, check_schema
+
+if TYPE_CHECKING:
+    import psycopg
+
+R = TypeVar("R")
+TRIES = 5
+MAX_CONNECTIONS = 10
+CONNECT = {
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+    "application_name": "duly",
+}
+# Our tables change size by orders of magnitude within seconds, so statistics mislead: always probe the index.
+PLANNER = "-c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off -c jit=off"
+_AGAIN = {"40001", "40P01", "55P03"}
+_NO_PREPARED = {"26000", "42P05", "08P01"}
+
+
+class PostgresDatabase:
+    """A PostgreSQL database that any number of machines share."""
+
+    dialect = Dialect.POSTGRES
+
+    def __init__(self, url: str, clock: Clock, *, schema: str = "duly", notify: bool = True, size: int = MAX_CONNECTIONS) -> None:
+        self.url = url
+        self.schema = check_schema(schema)
+        self._clock = clock
+        self._notify = notify
+        self._size = size
+        self._compiled = Compiled(Dialect.POSTGRES, "pyformat", schema, server_clock=not clock.manual)
+        self._prepare: int | None = 0
+        self._options = PLANNER
+        self._abandoned: list[object] = []
+        self._children: list[PostgresDatabase] = []
+        self._reset()
+
+    def _reset(self) -> None:
+        self._pid = os.getpid()
+        self._free: list[psycopg.Connection] = []
+        self._lock = threading.Lock()
+        self._room = threading.BoundedSemaphore(self._size)
+        self._checked = False
+        self._unbroken_since: float | None = None
+
+    def _check_fork(self) -> None:
+        if self._pid != os.getpid():
+            self._abandoned.append(self._free)
+            self._reset()
+
+    # -- connections ------------------------------------------------------------------------------------------
+
+    def connect(self) -> psycopg.Connection:
+        """Open a connection of our own."""
+        psycopg = _import_psycopg()
+        from psycopg.types.string import TextLoader
+
+        try:
+            try:
+                connection = psycopg.connect(self.url, autocommit=True, options=self._options, **CONNECT)  # type: ignore[arg-type]
+            except psycopg.OperationalError as error:
+                if "startup parameter" not in str(error):
+                    raise
+                self._options = ""  # a pooler that takes no options
+                connection = psycopg.connect(self.url, autocommit=True, **CONNECT)  # type: ignore[arg-type]
+        except (psycopg.Error, UnicodeError, ValueError) as error:
+            raise DatabaseUnavailable(
+                f"cannot connect to {self.safe_url}: {_first_line(error)}. Check the address and that the server is running"
+            ) from error
+        connection.prepare_threshold = self._prepare
+        for name in ("uuid", "json"):
+            connection.adapters.register_loader(name, TextLoader)
+        return connection
+
+    @property
+    def safe_url(self) -> str:
+        """The address without its password, to show to people."""
+        parts = urlsplit(self.url)
+        if parts.password is None:
+            return self.url
+        host = parts.netloc.rpartition("@")[2]
+        return urlunsplit(parts._replace(netloc=f"{parts.username}:***@{host}"))
+
+    @contextmanager
+    def _connection(self) -> Iterator[psycopg.Connection]:
+        self._check_fork()
+        with self._room:
+            with self._lock:
+                connection = self._free.pop() if self._free else None
+            if connection is None:
+                connection = self.connect()
+                if self._unbroken_since is None:
+                    self._unbroken_since = time.monotonic()
+            try:
+                if not self._checked:
+                    self._check_schema(connection)
+                yield connection
+            except BaseException:
+                connection.close()
+                raise
+            if connection.closed:
+                return
+            with self._lock:
+                self._free.append(connection)
+
+    def _check_schema(self, connection: psycopg.Connection) -> None:
+        migrate.check_version(self._version(connection), Dialect.POSTGRES, self.safe_url)
+        self._checked = True
+
+    def _version(self, connection: psycopg.Connection) -> int | None:
+        found = connection.execute("SELECT to_regclass(%s)", (f'"{self.schema}".schema_version',)).fetchone()
+        if not found or found[0] is None:
+            return None
+        row = connection.execute(f'SELECT max(version) FROM "{self.schema}".schema_version').fetchone()  # type: ignore[arg-type]
+        return int(row[0]) if row and row[0] is not None else None
+
+    # -- running ----------------------------------------------------------------------------------------------
+
+    def write(self, op: Callable[[], Op[R]], *, atomic: bool = True, again: bool = True) -> R:
+        """Run an operation in a transaction of its own; again after a conflict, and after a lost connection if it may be."""
+        psycopg = _import_psycopg()
+        tried = 0
+        while True:
+            tried += 1
+            try:
+                with self._connection() as connection:
+                    if not atomic:
+                        return self._drive(connection, op)
+                    with connection.transaction():
+                        return self._drive(connection, op)
+            except psycopg.Error as error:
+                self._note(error)
+                if not self._may_try_again(error, tried, again):
+                    raise self._explain(error) from error
+            except DatabaseUnavailable:
+                self._unbroken_since = None
+                if not again or tried >= TRIES:
+                    raise
+            time.sleep(random.random() * min(0.05 * 2**tried, 1.0))
+
+    def _note(self, error: psycopg.Error) -> None:
+        if isinstance(error, _import_psycopg().OperationalError):
+            self._unbroken_since = None
+        if error.sqlstate in _NO_PREPARED and self._prepare is not None:
+            self._prepare = None
+
+    def _may_try_again(self, error: psycopg.Error, tried: int, again: bool) -> bool:
+        if tried >= TRIES:
+            return False
+        if error.sqlstate in _AGAIN or error.sqlstate in _NO_PREPARED:
+            return True
+        return again and isinstance(error, _import_psycopg().OperationalError)
+
+    def read(self, op: Callable[[], Op[R]]) -> R:
+        """Run an operation that changes nothing."""
+        return self.write(op, atomic=False)
+
+    def _drive(self, connection: psycopg.Connection, op: Callable[[], Op[R]]) -> R:
+        steps = op()
+        try:
+            call = next(steps)
+            while True:
+                call = steps.send(self._execute(connection, call))
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]
+        finally:
+            steps.close()
+
+    def _execute(self, connection: psycopg.Connection, call: Call | CopyIn) -> Rows:
+        if isinstance(call, CopyIn):
+            return self._copy(connection, call)
+        sql, order = self._compiled.get(call.name)
+        params = call.params
+        if self._clock.manual and ("now" in order or "lease_now" in order):
+            params = {**params, "now": self._clock.now_us(), "lease_now": self._clock.lease_us()}
+        cursor = connection.execute(sql, params)  # type: ignore[arg-type]
+        return cursor.fetchall() if cursor.description is not None else ()
+
+    def _copy(self, connection: psycopg.Connection, call: CopyIn) -> Rows:
+        cursor = connection.cursor()
+        with cursor.copy(f'COPY "{self.schema}".{call.table} ({call.columns}) FROM STDIN') as out:  # type: ignore[arg-type]
+            for start in range(0, len(call.data), 2_000):
+                out.write("".join(call.data[start : start + 2_000]))
+        return ()
+
+    # -- the rest of the protocol -----------------------------------------------------------------------------
+
+    def reserved(self, purpose: str) -> PostgresDatabase:
+        """The same database by one connection that nobody else can take."""
+        child = PostgresDatabase(self.url, self._clock, schema=self.schema, notify=self._notify, size=1)
+        child._checked, child._prepare, child._options = self._checked, self._prepare, self._options
+        self._children.append(child)
+        return child
+
+    def unbroken_us(self) -> int:
+        """How long we have been connected without a break, in microseconds."""
+        since = self._unbroken_since
+        return 0 if since is None else int((time.monotonic() - since) * 1_000_000)
+
+    def waker(self, worker_id: str) -> PostgresWaker:
+        """A connection that listens."""
+        return PostgresWaker(self.connect, channel_of(self.schema), listen=self._notify)
+
+    def poke(self, hint: Hint) -> None:
+        """Wake a worker that sleeps, if any does. After the commit, so that none that just fell asleep is missed."""
+        if not self._notify:
+            return
+        call = Call(
+            "any_idle" if hint.kind == "jobs" else "notify",
+            {"channel": channel_of(self.schema), "payload": payload_of(hint)},
+        )
+        try:
+            self.write(lambda: _one(call), atomic=False, again=False)
+        except DulyError:
+            return  # only a hint: the worker looks by itself
+
+    def migrate(self) -> list[int]:
+        """Bring the tables up to this version, alone: other migrations wait. Returns the versions applied."""
+        psycopg = _import_psycopg()
+        applied: list[int] = []
+        for tried in range(1, 11):
+            try:
+                with self.connect() as connection, connection.transaction():
+                    connection.execute("SET LOCAL lock_timeout = '3s'")
+                    connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (f"duly migrate {self.schema}",))
+                    for sql in migration_sql(self.schema, self._version_or_none(connection), applied):
+                        connection.execute(sql)  # type: ignore[arg-type]
+                break
+            except psycopg.errors.LockNotAvailable as error:
+                applied.clear()
+                if tried == 10:
+                    raise DatabaseUnavailable(
+                        f"could not migrate {self.safe_url}: other transactions hold its tables. Try again when they have ended"
+                    ) from error
+            except psycopg.Error as error:
+                raise self._explain(error) from error
+        return applied
+
+    def _version_or_none(self, connection: psycopg.Connection) -> int | None:
+        return self._version(connection)
+
+    def close(self) -> None:
+        """Close every connection."""
+        if self._pid != os.getpid():
+            return
+        for child in self._children:
+            child.close()
+        with self._lock:
+            for connection in self._free:
+                connection.close()
+            self._free.clear()
+
+    def _explain(self, error: psycopg.Error) -> DulyError:
+        psycopg = _import_psycopg()
+        if isinstance(error, psycopg.errors.UndefinedTable | psycopg.errors.InvalidSchemaName):
+            self._checked = False
+            return DatabaseError(f"{self.safe_url}: {_first_line(error)}. Run: duly migrate --url {self.safe_url}")
+        if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
+            return DatabaseUnavailable(f"{self.safe_url} is read-only (a standby?): {_first_line(error)}. Connect to the primary")
+        if isinstance(error, psycopg.errors.InsufficientPrivilege):
+            return DatabaseError(f"{self.safe_url}: {_first_line(error)}. Grant this user the rights to schema {self.schema}")
+        if isinstance(error, psycopg.OperationalError):
+            return DatabaseUnavailable(f"lost {self.safe_url}: {_first_line(error)}")
+        return DatabaseError(f"PostgreSQL refused an operation: {_first_line(error)} ({error.sqlstate})")
+
+
+def migration_sql(schema: str, present: int | None, applied: list[int] | None = None) -> Iterator[str]:
+    """The statements that bring a schema of version `present` up to date; notes the versions in `applied`."""
+    yield f'CREATE SCHEMA IF NOT EXISTS "{schema}"'
+    yield (
+        f'CREATE TABLE IF NOT EXISTS "{schema}".schema_version '
+        "(version integer PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())"
+    )
+    for step in migrate.migrations(Dialect.POSTGRES):
+        if step.version > (present or 0):
+            for statement in migrate.statements(step.sql):
+                yield statement.replace("duly.", f'"{schema}".')
+            yield f"INSERT INTO \"{schema}\".schema_version (version, name) VALUES ({step.version}, '{step.name}')"
+            if applied is not None:
+                applied.append(step.version)
+
+
+def _one(call: Call) -> Op[Rows]:
+    return (yield call)
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+def _import_psycopg():  # type: ignore[no-untyped-def]
+    try:
+        import psycopg
+    except ImportError as error:
+        raise ConfigurationError("PostgreSQL needs psycopg. Run: pip install 'duly[postgres]'") from error
+    return psycopg

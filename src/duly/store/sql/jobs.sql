@@ -1,0 +1,131 @@
+-- name: get_job One job with the place it stands in.
+SELECT j.id, j.task, j.queue, j.tenant, j.args::text, j.priority, j.max_attempts, j.retry, j.timeout_us, j.expires_at, j.created_at,
+       j.enqueued_by, j.unique_key, j.tags, j.headers, p.state, p.run_at, p.token, p.attempt, p.crashes, p.claimed_at, p.finished_at,
+       p.worker_id, p.cancel_at, p.progress, p.progress_text, p.reason, p.detail
+FROM duly.jobs j LEFT JOIN duly.places p ON p.id = j.id WHERE j.id = :id::uuid
+
+-- name: ended_states How these jobs ended, those that have.
+SELECT id, state FROM duly.ended WHERE id = :id::uuid
+
+-- name: runs_of Every run of a job, first to last.
+SELECT job_id, token, attempt, outcome, started_at, finished_at, worker_id, error_kind, error, traceback, result, log
+FROM duly.runs WHERE job_id = :id::uuid ORDER BY token
+
+-- name: last_run The last run of a job.
+SELECT job_id, token, attempt, outcome, started_at, finished_at, worker_id, error_kind, error, traceback, result, log
+FROM duly.runs WHERE job_id = :id::uuid ORDER BY token DESC LIMIT 1
+
+-- name: recent_runs The newest runs, of all jobs or of one task.
+SELECT r.job_id, r.token, r.attempt, r.outcome, r.started_at, r.finished_at, r.worker_id, r.error_kind, r.error, r.traceback, r.result, r.log
+FROM duly.runs r JOIN duly.jobs j ON j.id = r.job_id
+WHERE (:task::text IS NULL OR j.task = :task::text) AND (:tenant::text IS NULL OR j.tenant = :tenant::text)
+ORDER BY r.job_id DESC, r.token DESC LIMIT :n::integer
+
+-- name: take_unstarted [postgres] Take a job that has not started out of its place.
+WITH a AS (DELETE FROM duly.scheduled WHERE id = :id::uuid RETURNING id, token, attempt, crashes, hold),
+     b AS (DELETE FROM duly.waiting WHERE id = :id::uuid RETURNING id, token, attempt, crashes, hold),
+     c AS (DELETE FROM duly.parked WHERE id = :id::uuid RETURNING id, token, attempt, crashes, hold)
+SELECT * FROM a UNION ALL SELECT * FROM b UNION ALL SELECT * FROM c
+
+-- name: find_unstarted [sqlite] A job that has not started, wherever it stands.
+SELECT id, token, attempt, crashes, hold FROM duly.scheduled WHERE id = :id
+UNION ALL SELECT id, token, attempt, crashes, hold FROM duly.waiting WHERE id = :id
+UNION ALL SELECT id, token, attempt, crashes, hold FROM duly.parked WHERE id = :id
+
+-- name: leave_scheduled_one [sqlite] Out of the schedule.
+DELETE FROM duly.scheduled WHERE id = :id
+
+-- name: leave_waiting_one [sqlite] Out of its lane.
+DELETE FROM duly.waiting WHERE id = :id
+
+-- name: leave_parked_one [sqlite] Out of parking.
+DELETE FROM duly.parked WHERE id = :id
+
+-- name: insert_ended A job ends without a run.
+INSERT INTO duly.ended (id, state, finished_at, token, attempt, crashes, reason)
+VALUES (:id::uuid, :state::text, :now, :token::bigint, :attempt::integer, :crashes::smallint, :reason::text)
+
+-- name: take_ended A finished job comes back: out of ended, if it is there.
+DELETE FROM duly.ended WHERE id = :id::uuid RETURNING id, state, token
+
+-- name: requeue A job goes into its lane, due now, its attempts as given.
+INSERT INTO duly.waiting (queue, suspect, tenant, task, rank, id, run_at, priority, token, attempt, crashes, hold)
+SELECT j.queue, 0, j.tenant, j.task,
+       :now - j.priority::bigint * (COALESCE((SELECT horizon_us FROM duly.queues q WHERE q.name = j.queue), :horizon::bigint) / 100),
+       j.id, :now, j.priority, :token::bigint, :attempt::integer, 0, :hold::smallint
+FROM duly.jobs j WHERE j.id = :id::uuid
+
+-- name: reschedule A job goes into the schedule for a later time.
+INSERT INTO duly.scheduled (id, run_at, queue, tenant, task, priority, token, attempt, crashes, hold)
+SELECT j.id, COALESCE(:run_at::bigint, :now + :delay_us::bigint), j.queue, j.tenant, j.task, j.priority, :token::bigint, :attempt::integer, 0, :hold::smallint
+FROM duly.jobs j WHERE j.id = :id::uuid
+
+-- name: set_priority Change what a job's priority is from its next place on.
+UPDATE duly.jobs SET priority = :priority::smallint WHERE id = :id::uuid
+
+-- name: rerank A waiting job moves to the place its new priority gives it.
+UPDATE duly.waiting SET priority = :priority::smallint,
+    rank = run_at - :priority::bigint * (COALESCE((SELECT horizon_us FROM duly.queues q WHERE q.name = queue), :horizon::bigint) / 100)
+WHERE id = :id::uuid
+
+-- name: reprioritise_scheduled A scheduled job takes its new priority along.
+UPDATE duly.scheduled SET priority = :priority::smallint WHERE id = :id::uuid
+
+-- name: delete_job Forget a job; its place and runs go in the same transaction.
+DELETE FROM duly.jobs WHERE id = :id::uuid
+
+-- name: delete_runs Forget what happened to a job.
+DELETE FROM duly.runs WHERE job_id = :id::uuid
+
+-- name: is_running Whether a worker holds this job.
+SELECT worker_id FROM duly.running WHERE id = :id::uuid
+
+-- name: park [postgres] A run that must not start is set aside with the reason; no attempt is counted.
+WITH held AS (
+    DELETE FROM duly.running WHERE id = :id::uuid AND token = :token::bigint RETURNING *
+), parked AS (
+    INSERT INTO duly.parked (id, queue, tenant, task, run_at, priority, token, attempt, crashes, hold, parked_at, reason, detail, mark)
+    SELECT id, queue, tenant, task, run_at, priority, token, attempt - 1, crashes, hold, :now, :reason::text, :detail::text, :mark::text FROM held
+)
+SELECT id FROM held
+
+-- name: park_held [sqlite] A run that must not start is set aside with the reason; no attempt is counted.
+INSERT INTO duly.parked (id, queue, tenant, task, run_at, priority, token, attempt, crashes, hold, parked_at, reason, detail, mark)
+SELECT id, queue, tenant, task, run_at, priority, token, attempt - 1, crashes, hold, :now, :reason, :detail, :mark
+FROM duly.running WHERE id = :id AND token = :token RETURNING id
+
+-- name: leave_running_one [sqlite] Out of running.
+DELETE FROM duly.running WHERE id = :id AND token = :token
+
+-- name: park_new A new job that must wait for another is set aside.
+INSERT INTO duly.parked (id, queue, tenant, task, run_at, priority, hold, parked_at, reason, detail, mark)
+VALUES (:id::uuid, :queue::text, :tenant::text, :task::text, :now, :priority::smallint, :hold::smallint, :now, :reason::text, :detail::text, :mark::text)
+
+-- name: stale_parked Jobs parked because their arguments did not fit another version of the code.
+SELECT id FROM duly.parked WHERE reason = 'arguments' AND task = :task::text AND mark <> :mark::text LIMIT :n::integer
+
+-- name: parked_row A parked job.
+SELECT token, attempt, hold FROM duly.parked WHERE id = :id::uuid
+
+-- name: count_waiting How many jobs wait, by queue and task.
+SELECT queue, tenant, task, count(*), min(run_at) FROM duly.waiting GROUP BY queue, tenant, task
+
+-- name: count_scheduled How many jobs are scheduled, by queue and task.
+SELECT queue, tenant, task, count(*), min(run_at) FROM duly.scheduled GROUP BY queue, tenant, task
+
+-- name: count_running How many jobs run, by queue and task.
+SELECT queue, tenant, task, count(*), min(claimed_at) FROM duly.running GROUP BY queue, tenant, task
+
+-- name: count_parked How many jobs are parked, by reason.
+SELECT reason, count(*) FROM duly.parked GROUP BY reason
+
+-- name: count_ended How many jobs ended, by state.
+SELECT state, count(*) FROM duly.ended GROUP BY state
+
+-- name: anything_left Whether any job of these queues still waits, is scheduled or runs.
+SELECT EXISTS (SELECT 1 FROM duly.waiting WHERE queue = :queue::text) OR EXISTS (SELECT 1 FROM duly.scheduled WHERE queue = :queue::text)
+    OR EXISTS (SELECT 1 FROM duly.running WHERE queue = :queue::text)
+
+-- name: set_horizon How fast a queue ages; NULL is the default.
+INSERT INTO duly.queues (name, horizon_us) VALUES (:queue::text, :horizon_us::bigint)
+ON CONFLICT (name) DO UPDATE SET horizon_us = excluded.horizon_us

@@ -1,0 +1,33 @@
+-- name: promote [postgres] Put jobs whose time has come into their lanes; says into which.
+WITH due AS MATERIALIZED (
+    SELECT ctid AS at FROM duly.scheduled WHERE run_at <= :now ORDER BY run_at, id LIMIT :n::integer FOR UPDATE SKIP LOCKED
+), taken AS (
+    DELETE FROM duly.scheduled WHERE ctid = ANY (ARRAY(SELECT at FROM due)) RETURNING *
+), lane AS (
+    INSERT INTO duly.waiting (queue, suspect, tenant, task, rank, id, run_at, priority, token, attempt, crashes, hold)
+    SELECT t.queue, CASE WHEN t.crashes > 0 THEN 1 ELSE 0 END, t.tenant, t.task,
+           t.run_at - t.priority::bigint * (COALESCE((SELECT horizon_us FROM duly.queues q WHERE q.name = t.queue), :horizon::bigint) / 100),
+           t.id, t.run_at, t.priority, t.token, t.attempt, t.crashes, t.hold
+    FROM taken t RETURNING queue, tenant, task, rank
+)
+SELECT queue, tenant, task, min(rank), count(*) FROM lane GROUP BY queue, tenant, task
+
+-- name: due_scheduled [sqlite] Jobs whose time has come.
+SELECT json_group_array(id) FROM (SELECT id FROM duly.scheduled WHERE run_at <= :now ORDER BY run_at, id LIMIT :n)
+
+-- name: promote_waiting [sqlite] Put jobs whose time has come into their lanes.
+INSERT INTO duly.waiting (queue, suspect, tenant, task, rank, id, run_at, priority, token, attempt, crashes, hold)
+SELECT t.queue, t.crashes > 0, t.tenant, t.task,
+       t.run_at - t.priority * (COALESCE((SELECT horizon_us FROM duly.queues q WHERE q.name = t.queue), :horizon) / 100),
+       t.id, t.run_at, t.priority, t.token, t.attempt, t.crashes, t.hold
+FROM json_each(:ids) e CROSS JOIN duly.scheduled t ON t.id = e.value
+
+-- name: promote_lanes [sqlite] Which lanes the promoted jobs went to.
+SELECT t.queue, t.tenant, t.task, min(t.run_at), count(*)
+FROM json_each(:ids) e CROSS JOIN duly.scheduled t ON t.id = e.value GROUP BY t.queue, t.tenant, t.task
+
+-- name: leave_scheduled [sqlite] Take promoted jobs out of the schedule.
+DELETE FROM duly.scheduled WHERE id IN (SELECT value FROM json_each(:ids))
+
+-- name: next_due How long until the next scheduled job is due.
+SELECT min(run_at) - :now FROM duly.scheduled

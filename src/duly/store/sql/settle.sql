@@ -1,0 +1,191 @@
+-- name: settle [postgres] End runs: each leaves running, if its token still holds, for ended, scheduled or waiting.
+WITH batch AS (
+    SELECT * FROM unnest(:ids::uuid[], :tokens::bigint[], :states::text[], :outcomes::text[], :delays::bigint[], :uncounted::integer[],
+                         :crashes::integer[], :ran::bigint[], :ages::bigint[], :reasons::text[], :error_kinds::text[], :errors::text[],
+                         :tracebacks::text[], :results::text[], :logs::text[])
+        AS b(id, token, state, outcome, delay_us, uncounted, crashes, ran_us, age_us, reason, error_kind, error, traceback, result, log)
+), held AS (
+    DELETE FROM duly.running r USING batch b
+    WHERE r.id = b.id AND r.token = b.token AND (NOT :only_expired::boolean OR r.leased_until <= :lease_now OR r.deadline_at <= :now)
+    RETURNING r.id, r.token, r.queue, r.tenant, r.task, r.priority, r.run_at, r.attempt, r.hold, r.worker_id, r.claimed_at, b.state, b.outcome,
+              b.delay_us, b.uncounted, b.crashes, b.ran_us, b.reason, b.error_kind, b.error, b.traceback, b.result, b.log,
+              :now - b.age_us AS finished_at, CASE WHEN b.ran_us < 0 THEN r.claimed_at ELSE :now - b.age_us - b.ran_us END AS started_at
+), ended AS (
+    INSERT INTO duly.ended (id, state, finished_at, token, attempt, crashes, reason)
+    SELECT id, state, finished_at, token, attempt - uncounted, crashes, reason FROM held WHERE state IN ('succeeded', 'failed', 'cancelled')
+), later AS (
+    INSERT INTO duly.scheduled (id, run_at, queue, tenant, task, priority, token, attempt, crashes, hold)
+    SELECT id, :now + delay_us, queue, tenant, task, priority, token, attempt - uncounted, crashes, hold FROM held WHERE state = 'scheduled'
+), again AS (
+    INSERT INTO duly.waiting (queue, suspect, tenant, task, rank, id, run_at, priority, token, attempt, crashes, hold)
+    SELECT queue, CASE WHEN crashes > 0 THEN 1 ELSE 0 END, tenant, task,
+           run_at - priority::bigint * (COALESCE((SELECT horizon_us FROM duly.queues q WHERE q.name = queue), :horizon::bigint) / 100),
+           id, run_at, priority, token, attempt - uncounted, crashes, hold
+    FROM held WHERE state = 'queued'
+), history AS (
+    INSERT INTO duly.runs (job_id, token, attempt, outcome, started_at, finished_at, worker_id, error_kind, error, traceback, result, log)
+    SELECT id, token, attempt, outcome, started_at, finished_at, worker_id, error_kind, error, traceback, result, log
+    FROM held WHERE outcome <> 'released' OR ran_us >= 0
+), counted AS (
+    INSERT INTO duly.rollups AS t (period_us, period_at, tenant, queue, task, shard, runs, succeeded, failed, retried, cancelled, crashed, recovered, ran_us, waited_us, wait_5ms, wait_20ms, wait_100ms, wait_500ms, wait_1s, wait_5s, wait_15s, wait_1m, wait_5m, wait_30m, wait_2h, wait_more)
+    SELECT 60000000, finished_at - finished_at % 60000000, tenant, queue, task, :shard::integer,
+           count(*),
+           count(*) FILTER (WHERE outcome = 'succeeded'),
+           count(*) FILTER (WHERE outcome = 'failed'),
+           count(*) FILTER (WHERE outcome IN ('failed', 'crashed') AND state IN ('scheduled', 'queued')),
+           count(*) FILTER (WHERE outcome IN ('cancelled', 'expired')),
+           count(*) FILTER (WHERE outcome = 'crashed'),
+           count(*) FILTER (WHERE outcome = 'succeeded' AND attempt > 1),
+           sum(finished_at - started_at),
+           sum(GREATEST(started_at - run_at, 0)),
+           count(*) FILTER (WHERE started_at - run_at < 5000),
+           count(*) FILTER (WHERE started_at - run_at >= 5000 AND started_at - run_at < 20000),
+           count(*) FILTER (WHERE started_at - run_at >= 20000 AND started_at - run_at < 100000),
+           count(*) FILTER (WHERE started_at - run_at >= 100000 AND started_at - run_at < 500000),
+           count(*) FILTER (WHERE started_at - run_at >= 500000 AND started_at - run_at < 1000000),
+           count(*) FILTER (WHERE started_at - run_at >= 1000000 AND started_at - run_at < 5000000),
+           count(*) FILTER (WHERE started_at - run_at >= 5000000 AND started_at - run_at < 15000000),
+           count(*) FILTER (WHERE started_at - run_at >= 15000000 AND started_at - run_at < 60000000),
+           count(*) FILTER (WHERE started_at - run_at >= 60000000 AND started_at - run_at < 300000000),
+           count(*) FILTER (WHERE started_at - run_at >= 300000000 AND started_at - run_at < 1800000000),
+           count(*) FILTER (WHERE started_at - run_at >= 1800000000 AND started_at - run_at < 7200000000),
+           count(*) FILTER (WHERE started_at - run_at >= 7200000000)
+    FROM held WHERE outcome NOT IN ('released', 'snoozed') GROUP BY 2, 3, 4, 5
+    ON CONFLICT (period_us, period_at, tenant, queue, task, shard) DO UPDATE SET
+        runs = t.runs + excluded.runs, succeeded = t.succeeded + excluded.succeeded, failed = t.failed + excluded.failed, retried = t.retried + excluded.retried,
+        cancelled = t.cancelled + excluded.cancelled, crashed = t.crashed + excluded.crashed, recovered = t.recovered + excluded.recovered, ran_us = t.ran_us + excluded.ran_us,
+        waited_us = t.waited_us + excluded.waited_us, wait_5ms = t.wait_5ms + excluded.wait_5ms, wait_20ms = t.wait_20ms + excluded.wait_20ms, wait_100ms = t.wait_100ms + excluded.wait_100ms,
+        wait_500ms = t.wait_500ms + excluded.wait_500ms, wait_1s = t.wait_1s + excluded.wait_1s, wait_5s = t.wait_5s + excluded.wait_5s, wait_15s = t.wait_15s + excluded.wait_15s,
+        wait_1m = t.wait_1m + excluded.wait_1m, wait_5m = t.wait_5m + excluded.wait_5m, wait_30m = t.wait_30m + excluded.wait_30m, wait_2h = t.wait_2h + excluded.wait_2h,
+        wait_more = t.wait_more + excluded.wait_more
+)
+SELECT id FROM held
+
+-- name: settle_held [sqlite] Which of the runs to settle are still held by their token.
+SELECT json_group_array(r.id) FROM json_each(:batch) b CROSS JOIN duly.running r
+ON r.id = json_extract(b.value, '$[0]') AND r.token = json_extract(b.value, '$[1]')
+WHERE NOT :only_expired OR r.leased_until <= :lease_now OR r.deadline_at <= :now
+
+-- name: settle_runs [sqlite] Write the history of runs that end.
+INSERT INTO duly.runs (job_id, token, attempt, outcome, started_at, finished_at, worker_id, error_kind, error, traceback, result, log)
+SELECT r.id, r.token, r.attempt, json_extract(b.value, '$[3]'),
+       CASE WHEN json_extract(b.value, '$[7]') < 0 THEN r.claimed_at ELSE :now - json_extract(b.value, '$[8]') - json_extract(b.value, '$[7]') END,
+       :now - json_extract(b.value, '$[8]'), r.worker_id, json_extract(b.value, '$[10]'), json_extract(b.value, '$[11]'),
+       json_extract(b.value, '$[12]'), json_extract(b.value, '$[13]'), json_extract(b.value, '$[14]')
+FROM json_each(:batch) b CROSS JOIN duly.running r
+ON r.id = json_extract(b.value, '$[0]') AND r.token = json_extract(b.value, '$[1]')
+WHERE json_extract(b.value, '$[3]') <> 'released' OR json_extract(b.value, '$[7]') >= 0
+
+-- name: settle_ended [sqlite] Jobs whose run was their last.
+INSERT INTO duly.ended (id, state, finished_at, token, attempt, crashes, reason)
+SELECT r.id, json_extract(b.value, '$[2]'), :now - json_extract(b.value, '$[8]'), r.token, r.attempt - json_extract(b.value, '$[5]'),
+       json_extract(b.value, '$[6]'), json_extract(b.value, '$[9]')
+FROM json_each(:batch) b CROSS JOIN duly.running r
+ON r.id = json_extract(b.value, '$[0]') AND r.token = json_extract(b.value, '$[1]')
+
+-- name: settle_scheduled [sqlite] Jobs that run again later.
+INSERT INTO duly.scheduled (id, run_at, queue, tenant, task, priority, token, attempt, crashes, hold)
+SELECT r.id, :now + json_extract(b.value, '$[4]'), r.queue, r.tenant, r.task, r.priority, r.token, r.attempt - json_extract(b.value, '$[5]'),
+       json_extract(b.value, '$[6]'), r.hold
+FROM json_each(:batch) b CROSS JOIN duly.running r
+ON r.id = json_extract(b.value, '$[0]') AND r.token = json_extract(b.value, '$[1]')
+
+-- name: settle_queued [sqlite] Jobs that go back into their lane.
+INSERT INTO duly.waiting (queue, suspect, tenant, task, rank, id, run_at, priority, token, attempt, crashes, hold)
+SELECT r.queue, json_extract(b.value, '$[6]') > 0, r.tenant, r.task,
+       r.run_at - r.priority * (COALESCE((SELECT horizon_us FROM duly.queues q WHERE q.name = r.queue), :horizon) / 100),
+       r.id, r.run_at, r.priority, r.token, r.attempt - json_extract(b.value, '$[5]'), json_extract(b.value, '$[6]'), r.hold
+FROM json_each(:batch) b CROSS JOIN duly.running r
+ON r.id = json_extract(b.value, '$[0]') AND r.token = json_extract(b.value, '$[1]')
+
+-- name: settle_rollups [sqlite] Count the runs that end, by minute, tenant, queue and task.
+INSERT INTO duly.rollups (period_us, period_at, tenant, queue, task, shard, runs, succeeded, failed, retried, cancelled, crashed, recovered, ran_us, waited_us, wait_5ms, wait_20ms, wait_100ms, wait_500ms, wait_1s, wait_5s, wait_15s, wait_1m, wait_5m, wait_30m, wait_2h, wait_more)
+SELECT 60000000, finished_at - finished_at % 60000000, tenant, queue, task, :shard,
+       count(*),
+       sum(outcome = 'succeeded'),
+       sum(outcome = 'failed'),
+       sum(outcome IN ('failed', 'crashed') AND state IN ('scheduled', 'queued')),
+       sum(outcome IN ('cancelled', 'expired')),
+       sum(outcome = 'crashed'),
+       sum(outcome = 'succeeded' AND attempt > 1),
+       sum(finished_at - started_at),
+       sum(max(started_at - run_at, 0)),
+       sum(started_at - run_at < 5000),
+       sum(started_at - run_at >= 5000 AND started_at - run_at < 20000),
+       sum(started_at - run_at >= 20000 AND started_at - run_at < 100000),
+       sum(started_at - run_at >= 100000 AND started_at - run_at < 500000),
+       sum(started_at - run_at >= 500000 AND started_at - run_at < 1000000),
+       sum(started_at - run_at >= 1000000 AND started_at - run_at < 5000000),
+       sum(started_at - run_at >= 5000000 AND started_at - run_at < 15000000),
+       sum(started_at - run_at >= 15000000 AND started_at - run_at < 60000000),
+       sum(started_at - run_at >= 60000000 AND started_at - run_at < 300000000),
+       sum(started_at - run_at >= 300000000 AND started_at - run_at < 1800000000),
+       sum(started_at - run_at >= 1800000000 AND started_at - run_at < 7200000000),
+       sum(started_at - run_at >= 7200000000)
+FROM (SELECT r.tenant, r.queue, r.task, r.run_at, u.attempt, u.outcome, u.started_at, u.finished_at,
+             CASE WHEN json_extract(b.value, '$[2]') IS NULL THEN '' ELSE json_extract(b.value, '$[2]') END AS state
+      FROM json_each(:batch) b CROSS JOIN duly.running r
+      ON r.id = json_extract(b.value, '$[0]') AND r.token = json_extract(b.value, '$[1]')
+      CROSS JOIN duly.runs u ON u.job_id = r.id AND u.token = r.token
+      WHERE u.outcome NOT IN ('released', 'snoozed'))
+WHERE true GROUP BY 2, 3, 4, 5
+ON CONFLICT (period_us, period_at, tenant, queue, task, shard) DO UPDATE SET
+    runs = runs + excluded.runs, succeeded = succeeded + excluded.succeeded, failed = failed + excluded.failed, retried = retried + excluded.retried,
+        cancelled = cancelled + excluded.cancelled, crashed = crashed + excluded.crashed, recovered = recovered + excluded.recovered, ran_us = ran_us + excluded.ran_us,
+        waited_us = waited_us + excluded.waited_us, wait_5ms = wait_5ms + excluded.wait_5ms, wait_20ms = wait_20ms + excluded.wait_20ms, wait_100ms = wait_100ms + excluded.wait_100ms,
+        wait_500ms = wait_500ms + excluded.wait_500ms, wait_1s = wait_1s + excluded.wait_1s, wait_5s = wait_5s + excluded.wait_5s, wait_15s = wait_15s + excluded.wait_15s,
+        wait_1m = wait_1m + excluded.wait_1m, wait_5m = wait_5m + excluded.wait_5m, wait_30m = wait_30m + excluded.wait_30m, wait_2h = wait_2h + excluded.wait_2h,
+        wait_more = wait_more + excluded.wait_more
+
+-- name: settle_done [sqlite] Take the settled runs out of running.
+DELETE FROM duly.running WHERE id IN (SELECT value FROM json_each(:ids))
+
+-- name: settled_before Which of these runs were already settled: a retry after a lost reply asks this.
+SELECT job_id FROM duly.runs WHERE job_id = :id::uuid AND token = :token::bigint
+
+-- name: renew [postgres] Extend leases; says which (id, token) pairs still hold.
+UPDATE duly.running r SET leased_until = :lease_now + :lease_us::bigint
+FROM unnest(:ids::uuid[], :tokens::bigint[]) AS b(id, token)
+WHERE r.id = b.id AND r.token = b.token
+RETURNING r.id, r.cancel_at
+
+-- name: renew [sqlite] Extend leases; says which (id, token) pairs still hold.
+UPDATE duly.running SET leased_until = :lease_now + :lease_us
+WHERE (id, token) IN (SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(:batch))
+RETURNING id, cancel_at
+
+-- name: cancel_requests Which of a worker's jobs have been asked to stop.
+SELECT id, token, cancel_reason FROM duly.running WHERE worker_id = :worker_id::uuid AND cancel_at IS NOT NULL
+
+-- name: set_progress Note how far a run has come.
+UPDATE duly.running SET progress = :progress::real, progress_text = :text::text WHERE id = :id::uuid AND token = :token::bigint
+
+-- name: request_cancel Ask the worker that runs a job to stop it.
+UPDATE duly.running SET cancel_at = COALESCE(cancel_at, :now), cancel_reason = COALESCE(cancel_reason, :reason::text)
+WHERE id = :id::uuid RETURNING worker_id
+
+-- name: held_by_worker What a worker holds according to the database.
+SELECT id, token FROM duly.running WHERE worker_id = :worker_id::uuid
+
+-- name: lapsed [postgres] Runs whose lease or deadline has passed; none soon after the server started, so an outage robs no one.
+SELECT r.id, r.token, r.attempt, r.crashes, r.worker_id, j.max_attempts, j.retry,
+       CASE WHEN r.leased_until <= :lease_now THEN 'lease' ELSE 'deadline' END, r.hold
+FROM duly.running r JOIN duly.jobs j ON j.id = r.id
+WHERE (r.leased_until <= :lease_now OR r.deadline_at <= :now)
+  AND :lease_now > (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint + :lease_us::bigint
+ORDER BY r.id LIMIT :n::integer
+
+-- name: lapsed [sqlite] Runs whose lease or deadline has passed.
+SELECT r.id, r.token, r.attempt, r.crashes, r.worker_id, j.max_attempts, j.retry,
+       CASE WHEN r.leased_until <= :lease_now THEN 'lease' ELSE 'deadline' END, r.hold
+FROM duly.running r JOIN duly.jobs j ON j.id = r.id
+WHERE (r.leased_until <= :lease_now OR r.deadline_at <= :now)
+ORDER BY r.id LIMIT :n
+
+-- name: held_by_dead Runs held by one worker that is known to be gone.
+SELECT r.id, r.token, r.attempt, r.crashes, r.worker_id, j.max_attempts, j.retry, 'gone', r.hold
+FROM duly.running r JOIN duly.jobs j ON j.id = r.id
+WHERE r.worker_id = :worker_id::uuid ORDER BY r.id LIMIT :n::integer
+
+-- name: next_lapse When the next lease or deadline could pass.
+SELECT min(leased_until) - :lease_now, min(deadline_at) - :now FROM duly.running

@@ -1,0 +1,65 @@
+-- name: hold_key [postgres] Take a unique key for a job, or learn who holds it. Always names a row that exists.
+INSERT INTO duly.unique_keys AS u (tenant, key, job_id, scope, until)
+VALUES (:tenant::text, :key::text, :id::uuid, :scope::smallint, :now + :window_us::bigint)
+ON CONFLICT (tenant, key) DO UPDATE
+SET job_id = CASE WHEN u.until <= :now THEN excluded.job_id ELSE u.job_id END,
+    scope = CASE WHEN u.until <= :now THEN excluded.scope ELSE u.scope END,
+    until = CASE WHEN u.until <= :now THEN excluded.until ELSE u.until END,
+    next_id = CASE WHEN u.until <= :now THEN NULL ELSE u.next_id END
+RETURNING job_id, next_id, scope
+
+-- name: hold_key [sqlite] Take a unique key for a job, or learn who holds it. Always names a row that exists.
+INSERT INTO duly.unique_keys (tenant, key, job_id, scope, until)
+VALUES (:tenant, :key, :id, :scope, :now + :window_us)
+ON CONFLICT (tenant, key) DO UPDATE
+SET job_id = CASE WHEN until <= :now THEN excluded.job_id ELSE job_id END,
+    scope = CASE WHEN until <= :now THEN excluded.scope ELSE scope END,
+    next_id = CASE WHEN until <= :now THEN NULL ELSE next_id END,
+    until = CASE WHEN until <= :now THEN excluded.until ELSE until END
+RETURNING job_id, next_id, scope
+
+-- name: hold_keys [postgres] Take many unique keys at once, in key order; says who holds each.
+INSERT INTO duly.unique_keys AS u (tenant, key, job_id, scope, until)
+SELECT :tenant::text, b.key, b.id, :scope::smallint, :now + :window_us::bigint
+FROM unnest(:keys::text[], :ids::uuid[]) AS b(key, id) ORDER BY b.key
+ON CONFLICT (tenant, key) DO UPDATE
+SET job_id = CASE WHEN u.until <= :now THEN excluded.job_id ELSE u.job_id END,
+    scope = CASE WHEN u.until <= :now THEN excluded.scope ELSE u.scope END,
+    until = CASE WHEN u.until <= :now THEN excluded.until ELSE u.until END,
+    next_id = CASE WHEN u.until <= :now THEN NULL ELSE u.next_id END
+RETURNING key, job_id
+
+-- name: hold_keys [sqlite] Take many unique keys at once; says who holds each.
+INSERT INTO duly.unique_keys (tenant, key, job_id, scope, until)
+SELECT :tenant, json_extract(value, '$[0]'), json_extract(value, '$[1]'), :scope, :now + :window_us FROM json_each(:batch) WHERE true
+ON CONFLICT (tenant, key) DO UPDATE
+SET job_id = CASE WHEN until <= :now THEN excluded.job_id ELSE job_id END,
+    scope = CASE WHEN until <= :now THEN excluded.scope ELSE scope END,
+    next_id = CASE WHEN until <= :now THEN NULL ELSE next_id END,
+    until = CASE WHEN until <= :now THEN excluded.until ELSE until END
+RETURNING key, job_id
+
+-- name: release_key Give a unique key back if this job holds it.
+DELETE FROM duly.unique_keys WHERE job_id = :id::uuid AND scope <> 3
+
+-- name: key_of Which key a job holds.
+SELECT tenant, key, next_id FROM duly.unique_keys WHERE job_id = :id::uuid
+
+-- name: set_key_next Remember which job follows the one that runs.
+UPDATE duly.unique_keys SET next_id = :next_id::uuid WHERE tenant = :tenant::text AND key = :key::text
+
+-- name: pass_key Hand a key on to the job that follows.
+UPDATE duly.unique_keys SET job_id = :next_id::uuid, next_id = NULL WHERE tenant = :tenant::text AND key = :key::text
+
+-- name: replace_args The newest arguments win, while the job has not started.
+UPDATE duly.jobs SET args = :args::json, enqueued_by = COALESCE(:enqueued_by::text, enqueued_by) WHERE id = :id::uuid
+
+-- name: lock_unstarted [postgres] Lock a job that has not started, wherever it stands; says in which table.
+SELECT 'scheduled' FROM (SELECT 1 FROM duly.scheduled WHERE id = :id::uuid FOR UPDATE) a
+UNION ALL SELECT 'waiting' FROM (SELECT 1 FROM duly.waiting WHERE id = :id::uuid FOR UPDATE) b
+UNION ALL SELECT 'parked' FROM (SELECT 1 FROM duly.parked WHERE id = :id::uuid FOR UPDATE) c
+
+-- name: lock_unstarted [sqlite] Which table a job that has not started stands in.
+SELECT 'scheduled' FROM duly.scheduled WHERE id = :id
+UNION ALL SELECT 'waiting' FROM duly.waiting WHERE id = :id
+UNION ALL SELECT 'parked' FROM duly.parked WHERE id = :id

@@ -1,0 +1,375 @@
+"""SQLite: one file, any number of processes on one host.
+
+Every write is `BEGIN IMMEDIATE` under a lock file of our own, so processes queue instead of sleeping in SQLite's busy
+handler, and checkpoints never race a writer of ours. In a process, the thread that gets the leader's lock commits
+for all that wait, each operation in its own savepoint. WAL, synchronous=FULL unless asked otherwise.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from duly.domain.clock import Clock
+from duly.domain.errors import DatabaseError, DatabaseUnavailable, DulyError, UnsupportedDatabase
+from duly.store import filesystem, migrate
+from duly.store.call import Call, CopyIn, Dialect, Op, Row, Rows
+from duly.store.database import Hint
+from duly.store.lockfile import LockFile
+from duly.store.sqlite_wake import SqliteWaker, poke_sockets
+from duly.store.statements import Compiled
+
+R = TypeVar("R")
+CHECKPOINT_BYTES = 4 << 20
+RESET_BYTES = 24 << 20
+BUSY_SECONDS = 30.0
+GROUP = 256
+LONG_WAIT = 1.0
+_FULL = ("database or disk is full", "disk I/O error")
+
+
+class _Pending(Generic[R]):
+    """An operation that waits for the next commit of this process."""
+
+    __slots__ = ("done", "error", "op", "result")
+
+    def __init__(self, op: Callable[[], Op[R]]) -> None:
+        self.op = op
+        self.done = False
+        self.error: BaseException | None = None
+        self.result: R | None = None
+
+
+class SqliteDatabase:
+    """An SQLite file (or, through the same DB-API seam, a libSQL one)."""
+
+    dialect = Dialect.SQLITE
+
+    def __init__(
+        self,
+        path: Path,
+        clock: Clock,
+        *,
+        synchronous: str = "full",
+        allow_network_disk: bool = False,
+        connect: Callable[[str], sqlite3.Connection] | None = None,
+    ) -> None:
+        self.path = path
+        self._clock = clock
+        self._synchronous = synchronous
+        self._allow_network_disk = allow_network_disk
+        self._connect_with = connect or _stdlib_connect
+        self._compiled = Compiled(Dialect.SQLITE, "numbered", "duly", server_clock=False)
+        self._abandoned: list[object] = []
+        self._reset()
+
+    # -- the life of connections ------------------------------------------------------------------------------
+
+    def _reset(self) -> None:
+        self._pid = os.getpid()
+        self._leader = threading.Lock()
+        self._pending: deque[_Pending[object]] = deque()
+        self._writer: sqlite3.Connection | None = None
+        self._readers: list[sqlite3.Connection] = []
+        self._readers_lock = threading.Lock()
+        self._lock_file = LockFile(self.path.with_name(self.path.name + "-duly.lock"))
+        self._checked = False
+        self._unbroken_since = time.monotonic()
+
+    def _check_fork(self) -> None:
+        """In a forked child drop what the parent opened, without closing: a close here could harm the parent's file."""
+        if self._pid != os.getpid():
+            self._abandoned += [self._writer, self._readers, self._lock_file]
+            self._reset()
+
+    def _open(self, *, writer: bool) -> sqlite3.Connection:
+        try:
+            connection = self._connect_with(str(self.path))
+            connection.execute(f"PRAGMA busy_timeout={int(BUSY_SECONDS * 1000)}")
+            if writer:
+                self._set_wal(connection)
+                connection.execute(f"PRAGMA synchronous={self._synchronous.upper()}")
+                connection.execute("PRAGMA wal_autocheckpoint=0")
+                connection.execute(f"PRAGMA journal_size_limit={RESET_BYTES}")
+            else:
+                connection.execute("PRAGMA query_only=1")
+            connection.execute("PRAGMA temp_store=MEMORY")
+        except (sqlite3.Error, ValueError, OSError) as error:
+            raise self._explain(error) from error
+        return connection
+
+    def _set_wal(self, connection: sqlite3.Connection) -> None:
+        mode = str(connection.execute("PRAGMA journal_mode=WAL").fetchone()[0]).lower()
+        if mode != "wal":
+            raise UnsupportedDatabase(
+                f"SQLite file {self.path} stays in journal mode {mode!r} and cannot use WAL. "
+                "Put the database on a local disk that allows shared memory"
+            )
+
+    def _first_use(self) -> None:
+        """Check the version of SQLite, the disk and the tables, once; make the tables if there are none."""
+        if sqlite3.sqlite_version_info < (3, 35):
+            raise UnsupportedDatabase(
+                f"SQLite {sqlite3.sqlite_version} is too old: duly needs 3.35 or newer. "
+                "Use a Python built with a newer SQLite, or PostgreSQL"
+            )
+        folder = self.path.parent
+        if not folder.is_dir():
+            raise DatabaseUnavailable(f"cannot open {self.path}: the folder {folder} does not exist. Create it first")
+        if not self._allow_network_disk and filesystem.is_network(folder):
+            raise UnsupportedDatabase(
+                f"{self.path} is on a network disk ({filesystem.kind_of(folder)}), where SQLite's WAL is not safe. "
+                "Use a local disk or PostgreSQL, or set allow_network_disk if only one host ever opens it"
+            )
+        if self._version() is None:
+            self._migrate_locked()
+        migrate.check_version(self._version(), Dialect.SQLITE, f"sqlite:///{self.path}")
+        self._checked = True
+
+    def _version(self) -> int | None:
+        assert self._writer is not None
+        try:
+            row = self._writer.execute("SELECT max(version) FROM duly_schema_version").fetchone()
+        except Exception as error:  # libsql raises errors of its own
+            if "no such table" in str(error):
+                return None
+            raise
+        return int(row[0]) if row and row[0] is not None else None
+
+    def migrate(self) -> list[int]:
+        """Bring the tables up to this version. Returns the versions applied."""
+        self._check_fork()
+        with self._leader, self._lock_file.held(BUSY_SECONDS):
+            if self._writer is None:
+                self._writer = self._open(writer=True)
+            return self._migrate_locked()
+
+    def _migrate_locked(self) -> list[int]:
+        assert self._writer is not None
+        writer, applied = self._writer, []
+        try:
+            writer.execute("BEGIN IMMEDIATE")
+            writer.execute(
+                "CREATE TABLE IF NOT EXISTS duly_schema_version "
+                "(version integer PRIMARY KEY, name text NOT NULL, applied_at integer NOT NULL)"
+            )
+            present = self._version() or 0
+            for step in migrate.migrations(Dialect.SQLITE):
+                if step.version > present:
+                    for statement in migrate.statements(step.sql):
+                        writer.execute(statement)
+                    writer.execute(
+                        "INSERT INTO duly_schema_version VALUES (?, ?, ?)", (step.version, step.name, self._clock.now_us())
+                    )
+                    applied.append(step.version)
+            writer.execute("COMMIT")
+        except Exception as error:
+            self._roll_back()
+            raise self._explain(error) from error
+        return applied
+
+    # -- writing ----------------------------------------------------------------------------------------------
+
+    def write(self, op: Callable[[], Op[R]], *, atomic: bool = True, again: bool = True) -> R:
+        """Run an operation in the next commit of this process."""
+        self._check_fork()
+        entry = _Pending(op)
+        self._pending.append(entry)  # type: ignore[arg-type]
+        with self._leader:
+            if not entry.done:
+                self._commit_group()
+        if entry.error is not None:
+            raise entry.error
+        return entry.result  # type: ignore[return-value]
+
+    def _commit_group(self) -> None:
+        """As leader: commit everything that waits, together."""
+        group: list[_Pending[object]] = []
+        while self._pending and len(group) < GROUP:
+            group.append(self._pending.popleft())
+        try:
+            with self._transaction() as connection:
+                for entry in group:
+                    self._run_entry(connection, entry, alone=len(group) == 1)
+        except BaseException as error:
+            explained = error if isinstance(error, DulyError) else self._explain(error)
+            for entry in group:
+                entry.error = entry.error or explained
+            if not isinstance(error, Exception):
+                raise
+        finally:
+            for entry in group:
+                entry.done = True
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        asked = time.monotonic()
+        with self._lock_file.held(BUSY_SECONDS):
+            if self._writer is None:
+                self._writer = self._open(writer=True)
+            if not self._checked:
+                self._first_use()
+            connection = self._writer
+            connection.execute("BEGIN IMMEDIATE")
+            if time.monotonic() - asked > LONG_WAIT:
+                self._unbroken_since = time.monotonic()
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                self._unbroken_since = time.monotonic()
+                self._roll_back()
+                raise
+            self._checkpoint(connection)
+
+    def _run_entry(self, connection: sqlite3.Connection, entry: _Pending[object], *, alone: bool) -> None:
+        if alone:
+            entry.result = self._drive(connection, entry.op)
+            return
+        connection.execute("SAVEPOINT duly_op")
+        try:
+            entry.result = self._drive(connection, entry.op)
+        except Exception as error:
+            if any(word in str(error) for word in _FULL):
+                raise
+            connection.execute("ROLLBACK TO duly_op")
+            entry.error = error if isinstance(error, DulyError) else self._explain(error)
+        connection.execute("RELEASE duly_op")
+
+    def _roll_back(self) -> None:
+        try:
+            if self._writer is not None and self._writer.in_transaction:
+                self._writer.execute("ROLLBACK")
+        except Exception:  # the connection itself is broken: the next use opens another
+            self._abandoned.append(self._writer)
+            self._writer = None
+
+    def _checkpoint(self, connection: sqlite3.Connection) -> None:
+        """Keep the write-ahead log short. Under our lock file, so it never races another writer of ours."""
+        try:
+            size = os.stat(f"{self.path}-wal").st_size
+        except OSError:
+            return
+        if size > RESET_BYTES:
+            connection.execute("PRAGMA busy_timeout=50")
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            connection.execute(f"PRAGMA busy_timeout={int(BUSY_SECONDS * 1000)}")
+        elif size > CHECKPOINT_BYTES:
+            connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
+    # -- running ----------------------------------------------------------------------------------------------
+
+    def _drive(self, connection: sqlite3.Connection, op: Callable[[], Op[R]]) -> R:
+        steps = op()
+        try:
+            call = next(steps)
+            while True:
+                call = steps.send(self._execute(connection, call))
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]
+        finally:
+            steps.close()
+
+    def _execute(self, connection: sqlite3.Connection, call: Call | CopyIn) -> Rows:
+        assert isinstance(call, Call), "COPY is for PostgreSQL"
+        sql, order = self._compiled.get(call.name)
+        params = tuple(self._value(name, call) for name in order)
+        rows: list[Row] = connection.execute(sql, params).fetchall()
+        return rows
+
+    def _value(self, name: str, call: Call) -> object:
+        if name == "now":
+            return self._clock.now_us()
+        if name == "lease_now":
+            return self._clock.lease_us()
+        return call.params[name]
+
+    def read(self, op: Callable[[], Op[R]]) -> R:
+        """Run an operation that changes nothing, on a connection that can change nothing."""
+        self._check_fork()
+        if not self._checked:
+            self.write(_nothing)
+        with self._readers_lock:
+            connection = self._readers.pop() if self._readers else None
+        if connection is None:
+            connection = self._open(writer=False)
+        try:
+            result = self._drive(connection, op)
+        except Exception as error:
+            connection.close()
+            raise error if isinstance(error, DulyError) else self._explain(error) from error
+        with self._readers_lock:
+            self._readers.append(connection)
+        return result
+
+    # -- the rest of the protocol -----------------------------------------------------------------------------
+
+    def reserved(self, purpose: str) -> SqliteDatabase:
+        """All use one writer: there is nothing to reserve."""
+        return self
+
+    def unbroken_us(self) -> int:
+        """How long writes have gone through without an error or a long wait, in microseconds."""
+        return int((time.monotonic() - self._unbroken_since) * 1_000_000)
+
+    def waker(self, worker_id: str) -> SqliteWaker:
+        """A socket beside the file, and a look at the file's version for writers that do not poke."""
+        self.read(_nothing)
+        return SqliteWaker(self.path, worker_id, self._open(writer=False))
+
+    def poke(self, hint: Hint) -> None:
+        """Wake sleeping workers of other processes, by the sockets they wrote down."""
+        try:
+            addresses = self.read(_wake_addresses)
+        except DulyError:
+            return
+        poke_sockets([str(row[0]) for row in addresses], hint)
+
+    def close(self) -> None:
+        """Close every connection."""
+        if self._pid != os.getpid():
+            return
+        with self._leader, self._readers_lock:
+            for connection in [*self._readers, self._writer]:
+                if connection is not None:
+                    connection.close()
+            self._readers, self._writer = [], None
+            self._lock_file.close()
+
+    def _explain(self, error: BaseException) -> DatabaseError:
+        """Say what went wrong with the file, and what to do."""
+        text = str(error)
+        if "locked" in text or "busy" in text:
+            return DatabaseUnavailable(
+                f"{self.path} has been locked by another program for {BUSY_SECONDS:.0f} s. "
+                "Look for a transaction left open (for example in a database browser) and end it"
+            )
+        if "readonly" in text or "read-only" in text:
+            return DatabaseUnavailable(f"{self.path} is read-only: {text}. Give this user the right to write it and its folder")
+        if "unable to open" in text or isinstance(error, OSError):
+            return DatabaseUnavailable(f"cannot open {self.path}: {text}. Check the path and who may write there")
+        if any(word in text for word in _FULL):
+            return DatabaseUnavailable(f"cannot write {self.path}: {text}. Free some space; nothing that was committed is lost")
+        if "not a database" in text or "malformed" in text:
+            return UnsupportedDatabase(f"{self.path} is not a sound SQLite database: {text}")
+        return DatabaseError(f"SQLite refused an operation on {self.path}: {text}")
+
+
+def _stdlib_connect(path: str) -> sqlite3.Connection:
+    return sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+
+
+def _nothing() -> Op[None]:
+    return
+    yield
+
+
+def _wake_addresses() -> Op[Rows]:
+    return (yield Call("wake_addresses"))

@@ -1,0 +1,115 @@
+"""Wakes workers on one SQLite file: a datagram socket beside it for those who know, the file's version for the rest."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import socket
+import sqlite3
+import time
+from pathlib import Path
+
+from duly.store.database import Hint
+
+LOOK_EVERY = 0.025
+_AF_UNIX = getattr(socket, "AF_UNIX", None)
+
+
+class SqliteWaker:
+    """Waits on a socket of its own; in between looks whether any process has written the file."""
+
+    polls_every = 1.0
+
+    def __init__(self, path: Path, worker_id: str, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._version = self._data_version()
+        self._closed = False
+        self._inner, self._poker = socket.socketpair()
+        self._socket: socket.socket | None = None
+        self._address: str | None = None
+        if _AF_UNIX is not None:
+            self._bind(f"{path}-duly-{worker_id[-12:]}.sock")
+
+    def _bind(self, address: str) -> None:
+        assert _AF_UNIX is not None
+        bound = socket.socket(_AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            bound.bind(address)
+        except OSError:  # the path is too long for a socket, or the disk has none: the look at the version does
+            bound.close()
+            return
+        bound.setblocking(False)
+        self._socket, self._address = bound, address
+
+    @property
+    def address(self) -> str | None:
+        """Where others can poke this worker."""
+        return self._address
+
+    def _data_version(self) -> object:
+        return self._connection.execute("PRAGMA data_version").fetchone()[0]
+
+    def wait(self, timeout: float) -> list[Hint]:
+        """Wait until poked, until the file changes, or until the time is up."""
+        deadline = time.monotonic() + timeout
+        sockets = [self._inner] if self._socket is None else [self._inner, self._socket]
+        while not self._closed:
+            left = deadline - time.monotonic()
+            ready, _, _ = select.select(sockets, [], [], max(0.0, min(left, LOOK_EVERY)))
+            if self._closed or self._inner in ready:
+                return []
+            if self._socket in ready:
+                self._version = self._data_version()
+                return self._receive()
+            version = self._data_version()
+            if version != self._version:
+                self._version = version
+                return [Hint("look")]
+            if left <= 0:
+                return []
+        return []
+
+    def _receive(self) -> list[Hint]:
+        assert self._socket is not None
+        hints: list[Hint] = []
+        with contextlib.suppress(BlockingIOError):
+            while len(hints) < 256:
+                hints.append(_parse(self._socket.recv(4096)))
+        return hints
+
+    def close(self) -> None:
+        """Stop waiting and remove the socket."""
+        self._closed = True
+        with contextlib.suppress(OSError):
+            self._poker.send(b"x")
+
+    def dispose(self) -> None:
+        """Let go of the sockets and the connection, once nobody waits any more."""
+        for each in (self._inner, self._poker, self._socket):
+            if each is not None:
+                each.close()
+        if self._address is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(self._address)
+        self._connection.close()
+
+
+def _parse(data: bytes) -> Hint:
+    try:
+        return Hint(*json.loads(data))
+    except (ValueError, TypeError):
+        return Hint("look")
+
+
+def poke_sockets(addresses: list[str], hint: Hint) -> None:
+    """Send a hint to each worker's socket. A worker that is gone or busy is skipped."""
+    if _AF_UNIX is None or not addresses:
+        return
+    data = json.dumps(hint).encode()
+    with socket.socket(_AF_UNIX, socket.SOCK_DGRAM) as out:
+        out.setblocking(False)
+        for address in addresses:
+            with contextlib.suppress(OSError):
+                out.sendto(data, address)

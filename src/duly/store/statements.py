@@ -1,0 +1,130 @@
+"""Loads the named statements of `sql/*.sql` and puts them into the words of one database library.
+
+A statement is written once, with `:name` parameters and `duly.table` names; where the dialects differ it is
+written once for each, marked `[postgres]` or `[sqlite]`. Not here: any SQL of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from importlib import resources
+
+from duly.domain.errors import ConfigurationError
+from duly.store.call import Dialect
+
+POSTGRES_NOW = "(extract(epoch FROM statement_timestamp()) * 1000000)::bigint"
+CLOCKS = ("now", "lease_now")
+
+_HEADER = re.compile(r"^-- name: (\w+)(?: \[(\w+)\])? (\S.*)$", re.M)
+_TOKEN = re.compile(
+    r"""(?P<text>'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|/\*.*?\*/)"""
+    r"""|(?P<cast>::\s*\w+(?:\[\])?)"""
+    r"""|(?<![:\w]):(?P<param>[a-zA-Z_]\w*)"""
+    r"""|(?P<table>\bduly\.(?=[a-z]))|(?P<percent>%)""",
+    re.S,
+)
+_SCHEMA = re.compile(r"^[a-z_][a-z0-9_]{0,62}$")
+
+Marker = Callable[[str], str]
+
+
+def check_schema(name: str) -> str:
+    """Refuse a PostgreSQL schema name that would need quoting."""
+    if not _SCHEMA.match(name):
+        raise ConfigurationError(
+            f"schema {name!r} is not a name duly accepts: use lower-case letters, digits and _ (at most 63), "
+            "not starting with a digit"
+        )
+    return name
+
+
+def rewrite(sql: str, *, param: Marker, table: str, casts: bool, percent: str = "%") -> str:
+    """Put a statement into other words, leaving quoted text and comments untouched."""
+
+    def replace(found: re.Match[str]) -> str:
+        kind = found.lastgroup
+        if kind == "param":
+            return param(found.group("param"))
+        if kind == "table":
+            return table
+        if kind == "cast":
+            return found.group() if casts else ""
+        if kind == "percent":
+            return percent
+        return found.group().replace("%", percent)
+
+    return _TOKEN.sub(replace, sql)
+
+
+def parameters(sql: str) -> list[str]:
+    """Name the parameters of a statement, in order of first use."""
+    found: dict[str, None] = {}
+    rewrite(sql, param=lambda name: found.setdefault(name) or "", table="", casts=True)
+    return list(found)
+
+
+@lru_cache(maxsize=4)
+def load(dialect: Dialect) -> dict[str, str]:
+    """Read every named statement of one dialect."""
+    found: dict[str, str] = {}
+    for text in _files():
+        headers = list(_HEADER.finditer(text))
+        for header, following in zip(headers, [*headers[1:], None], strict=True):
+            name, only = header.group(1), header.group(2)
+            if only is None or only == dialect:
+                end = following.start() if following else len(text)
+                found[name] = text[header.end() : end].strip()
+    return found
+
+
+def _files() -> Iterator[str]:
+    folder = resources.files("duly.store").joinpath("sql")
+    for entry in sorted(folder.iterdir(), key=lambda each: each.name):
+        if entry.name.endswith(".sql"):
+            yield entry.read_text(encoding="utf-8")
+
+
+class Compiled:
+    """The statements of one dialect in the words of one library, each compiled when first used.
+
+    `sql(name)` is the text; `order(name)` the parameter names in the order they must be sent
+    (for libraries that take them by position).
+    """
+
+    def __init__(self, dialect: Dialect, style: str, schema: str, *, server_clock: bool) -> None:
+        self._source = load(dialect)
+        self._dialect = dialect
+        self._style = style
+        self._table = "duly_" if dialect is Dialect.SQLITE else f'"{check_schema(schema)}".'
+        self._server_clock = server_clock
+        self._ready: dict[str, tuple[str, tuple[str, ...]]] = {}
+
+    def get(self, name: str) -> tuple[str, tuple[str, ...]]:
+        """Return the text of a statement and its parameters in order."""
+        ready = self._ready.get(name)
+        if ready is None:
+            ready = self._ready[name] = self.compile(self._source[name])
+        return ready
+
+    def compile(self, sql: str) -> tuple[str, tuple[str, ...]]:
+        """Compile any text written in our words (a named statement, or a caller's condition)."""
+        order: dict[str, int] = {}
+
+        def mark(name: str) -> str:
+            if self._server_clock and name in CLOCKS:
+                return POSTGRES_NOW
+            position = order.setdefault(name, len(order) + 1)
+            match self._style:
+                case "numbered":  # sqlite3, libsql
+                    return f"?{position}"
+                case "dollar":  # asyncpg
+                    return f"${position}"
+                case _:  # psycopg
+                    return f"%({name})s"
+
+        casts = self._dialect is Dialect.POSTGRES
+        percent = "%%" if self._style == "pyformat" else "%"
+        text = rewrite(sql, param=mark, table=self._table, casts=casts, percent=percent)
+        return text, tuple(order)

@@ -1,0 +1,405 @@
+"""The repository: what can be done with jobs, in sentences. Public, for callers who run their own loop.
+
+    store = Store.open("sqlite:///jobs.db")
+    store.enqueue(NewJob(id=new_id(), task="send", args='{"user_id": 42}'))
+    for job in store.claim("default", [Lane("", "send")], 10, worker_id=me, lease=15_000_000):
+        ...
+        store.settle([Settled(job.id, job.token, "succeeded", "succeeded", ran_us=1200)])
+
+Every write about a claimed job carries (id, token) and changes nothing if the token no longer holds.
+Not here: any decision (which state, when again): those are made by `duly.domain` and handed in.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import unquote, urlsplit
+
+from duly.domain.clock import Clock, SystemClock
+from duly.domain.errors import ConfigurationError
+from duly.domain.names import suggest
+from duly.domain.records import (
+    HOLD,
+    Claimed,
+    Counts,
+    Enqueued,
+    Filter,
+    JobRecord,
+    Lane,
+    Lapsed,
+    NewJob,
+    ProcessIdentity,
+    RunRecord,
+    Settled,
+    WorkerRecord,
+)
+from duly.domain.states import State
+from duly.store import ops_claim, ops_enqueue, ops_jobs, ops_settle, ops_upkeep, ops_workers
+from duly.store.call import Call, Dialect, Op, Rows
+from duly.store.database import Database, Hint, Waker
+
+R = TypeVar("R")
+
+
+def open_database(
+    url: str,
+    clock: Clock,
+    *,
+    schema: str = "duly",
+    synchronous: str = "full",
+    allow_network_disk: bool = False,
+    notify: bool = True,
+) -> Database:
+    """Choose the database by its address. Nothing is opened yet."""
+    scheme, _, rest = url.partition("://")
+    match scheme.lower():
+        case "sqlite" | "libsql":
+            from duly.store.sqlite import SqliteDatabase
+
+            path = Path(_sqlite_path(url, rest))
+            connect = None
+            if scheme.lower() == "libsql":
+                from duly.store.libsql import connect
+            return SqliteDatabase(
+                path, clock, synchronous=synchronous, allow_network_disk=allow_network_disk, connect=connect
+            )
+        case "postgresql" | "postgres":
+            from duly.store.postgres import PostgresDatabase
+
+            return PostgresDatabase(url, clock, schema=schema, notify=notify)
+        case _:
+            hint = suggest(scheme.lower(), ["sqlite", "libsql", "postgresql"])
+            raise ConfigurationError(
+                f"database address {url!r} is not one duly knows.{hint} "
+                "Use sqlite:///file.db, libsql:///file.db or postgresql://user@host/database"
+            )
+
+
+def _sqlite_path(url: str, rest: str) -> str:
+    """The file of an SQLite address: three slashes for a relative path, four for an absolute one."""
+    path = unquote(urlsplit(f"//{rest}").path if not rest.startswith("/") else rest)
+    path = path.removeprefix("/")
+    if rest.split("/", 1)[0] or not path or path == ":memory:":
+        raise ConfigurationError(
+            f"database address {url!r} names no file. Use sqlite:///relative.db or sqlite:////absolute/path.db "
+            "(a database in memory could not be shared with a worker)"
+        )
+    return path
+
+
+class Store:
+    """What can be done with jobs. Safe to use from any thread."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.dialect: Dialect = database.dialect
+        self._shard = random.randrange(1, 2**31)
+
+    @classmethod
+    def open(cls, url: str, *, clock: Clock | None = None, schema: str = "duly") -> Store:
+        """Open a repository by its address."""
+        return cls(open_database(url, clock or SystemClock(), schema=schema))
+
+    def reserved(self, purpose: str) -> Store:
+        """The same repository by a connection that nobody else can take."""
+        return Store(self.database.reserved(purpose))
+
+    def close(self) -> None:
+        """Close every connection."""
+        self.database.close()
+
+    def migrate(self) -> list[int]:
+        """Bring the tables up to this version. Returns the versions applied."""
+        return self.database.migrate()
+
+    # -- enqueue ----------------------------------------------------------------------------------------------
+
+    def enqueue(self, job: NewJob) -> Enqueued:
+        """Store a job and wake a worker. May be repeated after a lost connection: the id is the caller's."""
+        single = job.unique_mode == "none"
+        answer = self.database.write(lambda: ops_enqueue.enqueue(self.dialect, job), atomic=not single)
+        self._wake_for(job)
+        return answer
+
+    def enqueue_many(self, model: NewJob, rows: Sequence[tuple[str, str, str | None]]) -> list[Enqueued]:
+        """Store many jobs that differ in (id, args, unique key), all or none."""
+        copy = self.dialect is Dialect.POSTGRES
+        answers = self.database.write(lambda: ops_enqueue.enqueue_many(self.dialect, model, rows, copy=copy))
+        self._wake_for(model)
+        return answers
+
+    def _wake_for(self, job: NewJob) -> None:
+        self.database.poke(Hint("jobs", job.queue, job.tenant, job.task))
+
+    # -- claim, settle ----------------------------------------------------------------------------------------
+
+    def lanes(self, queue: str, *, suspect: bool = False) -> list[tuple[Lane, int]]:
+        """Which lanes of a queue have jobs, with the rank at the head of each."""
+        return self.database.read(lambda: ops_claim.lanes(self.dialect, queue, suspect=suspect))
+
+    def claim(
+        self,
+        queue: str,
+        lanes: Sequence[Lane],
+        n: int,
+        *,
+        worker_id: str,
+        lease_us: int,
+        suspect: bool = False,
+        limited: bool = False,
+    ) -> list[Claimed]:
+        """Lease up to `n` due jobs of these lanes to a worker, lowest rank first.
+
+        `limited`: the lanes are of one task with a limit (see `set_limit`), which holds across all processes.
+        """
+        return self.database.write(
+            lambda: ops_claim.claim(
+                self.dialect,
+                queue=queue,
+                from_lanes=lanes,
+                n=n,
+                worker_id=worker_id,
+                lease_us=lease_us,
+                suspect=suspect,
+                limited=limited,
+            ),
+            atomic=limited,
+            again=False,
+        )
+
+    def settle(self, batch: Sequence[Settled], *, only_expired: bool = False) -> set[str]:
+        """End runs whose jobs hold no unique key. Returns the ids accepted; the others had lost their lease."""
+        tries = iter((False, True))
+
+        def op() -> Op[set[str]]:
+            accepted = yield from ops_settle.settle(
+                self.dialect, batch, shard=self._shard, only_expired=only_expired
+            )
+            if next(tries, True) and len(accepted) < len(batch):
+                missing = [(each.id, each.token) for each in batch if each.id not in accepted]
+                accepted |= yield from ops_settle.already_settled(missing)
+            return accepted
+
+        return self.database.write(op, atomic=False)
+
+    def settle_keyed(self, settled: Settled, hold: int, *, only_expired: bool = False) -> bool:
+        """End one run whose job holds a unique key (`Claimed.hold` is not 0). Returns whether it was accepted."""
+        if hold in (HOLD["none"], HOLD["window"]):
+            return bool(self.settle([settled], only_expired=only_expired))
+        return bool(
+            self.database.write(
+                lambda: ops_settle.settle_keyed(
+                    self.dialect, settled, hold, shard=self._shard, only_expired=only_expired
+                )
+            )
+        )
+
+    def park(self, job_id: str, token: int, *, reason: str, detail: str, mark: str) -> bool:
+        """Set a claimed job aside with the reason, no attempt counted."""
+        return self.database.write(
+            lambda: ops_settle.park(
+                self.dialect, job_id=job_id, token=token, reason=reason, detail=detail, mark=mark
+            )
+        )
+
+    def release_parked(self, task: str, fingerprint: str) -> int:
+        """Give jobs parked by another version of the code another chance."""
+        return self.database.write(lambda: ops_jobs.release_parked(self.dialect, task, fingerprint, 1_000))
+
+    def renew(self, pairs: Sequence[tuple[str, int]], lease_us: int) -> dict[str, bool]:
+        """Extend leases by (id, token). Returns those that hold, and whether each was asked to stop."""
+        return self.database.write(lambda: ops_settle.renew(self.dialect, pairs, lease_us), atomic=False)
+
+    def progress(self, job_id: str, token: int, progress: float | None, text: str | None) -> None:
+        """Note how far a run has come."""
+        self._one(Call("set_progress", {"id": job_id, "token": token, "progress": progress, "text": text}))
+
+    def cancel_requests(self, worker_id: str) -> list[tuple[str, int, str | None]]:
+        """Which of a worker's jobs have been asked to stop."""
+        rows = self.database.read(lambda: _rows(Call("cancel_requests", {"worker_id": worker_id})))
+        return [(str(row[0]), int(str(row[1])), None if row[2] is None else str(row[2])) for row in rows]
+
+    def held_by(self, worker_id: str) -> list[tuple[str, int]]:
+        """What a worker holds according to the database."""
+        rows = self.database.read(lambda: _rows(Call("held_by_worker", {"worker_id": worker_id})))
+        return [(str(row[0]), int(str(row[1]))) for row in rows]
+
+    def set_limit(self, task: str, slots: int) -> None:
+        """State how many jobs of a task may run at once, in all processes together."""
+        self.database.write(lambda: ops_claim.set_limit(task, slots))
+
+    # -- rescue and upkeep ------------------------------------------------------------------------------------
+
+    def lapsed(self, lease_us: int, n: int = 500) -> list[Lapsed]:
+        """Runs whose lease or deadline has passed."""
+        return self.database.read(lambda: ops_settle.lapsed(lease_us=lease_us, n=n))
+
+    def held_by_dead(self, worker_id: str, n: int = 500) -> list[Lapsed]:
+        """The runs of a worker that is known to be gone."""
+        return self.database.read(lambda: ops_settle.held_by_dead(worker_id, n))
+
+    def next_lapse_us(self) -> int | None:
+        """Microseconds until the next lease or deadline could pass."""
+        return self.database.read(ops_upkeep.next_lapse)
+
+    def promote(self, n: int = 1_000) -> list[tuple[str, str, str, int, int]]:
+        """Put jobs whose time has come into their lanes. Returns (queue, tenant, task, rank, how many) for each."""
+        return self.database.write(lambda: ops_upkeep.promote(self.dialect, n), atomic=False)
+
+    def next_due_us(self) -> int | None:
+        """Microseconds until the next scheduled job is due."""
+        return self.database.read(ops_upkeep.next_due)
+
+    def prune_jobs(self, state: State, keep_us: int, n: int = 1_000) -> int:
+        """Forget up to `n` finished jobs of one state that are older than `keep_us`."""
+        return self.database.write(lambda: ops_upkeep.prune_jobs(self.dialect, state, keep_us, n))
+
+    def prune_rest(self, keep_rollups_us: int) -> None:
+        """Forget spent unique keys, old counts and workers long gone."""
+        self.database.write(lambda: ops_upkeep.prune_rest(keep_rollups_us))
+
+    def add_up_hour(self, keep_minutes_us: int) -> bool:
+        """Turn the oldest hour of counts by the minute into one row each."""
+        return self.database.write(lambda: ops_upkeep.add_up_hour(keep_minutes_us))
+
+    # -- workers ----------------------------------------------------------------------------------------------
+
+    def add_worker(
+        self,
+        worker_id: str,
+        process: ProcessIdentity,
+        *,
+        lease_us: int,
+        queues: str,
+        tasks: str,
+        slots: int,
+        wake: str | None,
+        version: str,
+    ) -> None:
+        """Write down that a worker has started."""
+        self.database.write(
+            lambda: ops_workers.add(
+                worker_id,
+                process,
+                lease_us=lease_us,
+                queues=queues,
+                tasks=tasks,
+                slots=slots,
+                wake=wake,
+                version=version,
+            )
+        )
+
+    def see_worker(self, worker_id: str, state: str) -> tuple[bool, int | None, int | None]:
+        """Write down that a worker lives. Returns whether it is on record, and what may happen next (due, lapse) in µs."""
+        return self.database.write(lambda: ops_workers.see(worker_id, state), atomic=False)
+
+    def set_idle(self, worker_id: str, idle: bool) -> None:
+        """Say whether a worker needs waking."""
+        self._one(Call("set_idle", {"id": worker_id, "idle": idle}))
+
+    def remove_worker(self, worker_id: str) -> None:
+        """Write down that a worker has stopped."""
+        self._one(Call("delete_worker", {"id": worker_id}))
+
+    def workers(self) -> list[WorkerRecord]:
+        """Every worker on record."""
+        return self.database.read(ops_workers.everyone)
+
+    def waker(self, worker_id: str) -> Waker:
+        """Something to wait for hints on."""
+        return self.database.waker(worker_id)
+
+    def poke(self, hint: Hint) -> None:
+        """Give workers a hint."""
+        self.database.poke(hint)
+
+    # -- what people do ---------------------------------------------------------------------------------------
+
+    def get(self, job_id: str) -> JobRecord | None:
+        """Find one job."""
+        return self.database.read(lambda: ops_jobs.get(job_id))
+
+    def find(self, wanted: Filter) -> list[JobRecord]:
+        """List jobs, newest first."""
+        return self.database.read(lambda: ops_jobs.find(wanted))
+
+    def runs_of(self, job_id: str) -> list[RunRecord]:
+        """Every run of a job, first to last."""
+        return self.database.read(lambda: ops_jobs.runs_of(job_id))
+
+    def recent_runs(self, *, task: str | None = None, tenant: str | None = None, n: int = 100) -> list[RunRecord]:
+        """The newest runs."""
+        return self.database.read(lambda: ops_jobs.recent_runs(task, tenant, n))
+
+    def counts(self) -> Counts:
+        """How many jobs stand where."""
+        return self.database.read(ops_jobs.counts)
+
+    def cancel(self, job_id: str, reason: str) -> tuple[str, str | None]:
+        """End a job that has not started, or ask its worker to stop it."""
+        answer = self.database.write(lambda: ops_jobs.cancel(self.dialect, job_id, reason))
+        if answer[0] == "asked":
+            self.poke(Hint("cancel", job_id=job_id))
+        return answer
+
+    def retry(self, job_id: str) -> tuple[str, str | None]:
+        """Put a job that does not run back into its lane, due now, its attempts at 0."""
+        answer = self.database.write(lambda: ops_jobs.retry(self.dialect, job_id))
+        if answer[0] == "queued":
+            self.poke(Hint("look"))
+        return answer
+
+    def end_by_hand(self, job_id: str, state: State, reason: str) -> str:
+        """End a waiting job as a person says."""
+        return self.database.write(lambda: ops_jobs.end_by_hand(self.dialect, job_id, state, reason))
+
+    def delete(self, job_id: str) -> str:
+        """Forget a job that does not run."""
+        return self.database.write(lambda: ops_jobs.delete(self.dialect, job_id))
+
+    def set_priority(self, job_id: str, priority: int) -> bool:
+        """Change a job's priority and its place."""
+        return self.database.write(lambda: ops_jobs.set_priority(job_id, priority))
+
+    def reschedule(self, job_id: str, *, run_at: int | None = None, delay_us: int = 0) -> bool:
+        """Give a job that has not started another time."""
+        done = self.database.write(
+            lambda: ops_jobs.reschedule(self.dialect, job_id, run_at=run_at, delay_us=delay_us)
+        )
+        self.poke(Hint("look"))
+        return done
+
+    def set_horizon(self, queue: str, horizon_us: int | None) -> None:
+        """Say how fast a queue ages, for jobs that become due from now on."""
+        self._one(Call("set_horizon", {"queue": queue, "horizon_us": horizon_us}))
+
+    def anything_left(self, queue: str) -> bool:
+        """Whether any job of a queue waits, is scheduled or runs."""
+        rows = self.database.read(lambda: _rows(Call("anything_left", {"queue": queue})))
+        return bool(rows[0][0])
+
+    def usage(self, from_us: int, until_us: int, tenant: str | None = None) -> Rows:
+        """What ran between two times, by tenant, queue and task."""
+        return self.database.read(
+            lambda: _rows(Call("sum_rollups", {"from_at": from_us, "until_at": until_us, "tenant": tenant}))
+        )
+
+    def now_us(self) -> int:
+        """What time the database says it is."""
+        rows = self.database.read(lambda: _rows(Call("clock", {"queue": "", "horizon": 0})))
+        return int(str(rows[0][0]))
+
+    def run(self, op: Callable[[], Op[R]]) -> R:
+        """Run any operation in a transaction of its own."""
+        return self.database.write(op)
+
+    def _one(self, call: Call) -> None:
+        self.database.write(lambda: _rows(call), atomic=False)
+
+
+def _rows(call: Call) -> Op[Rows]:
+    return (yield call)
