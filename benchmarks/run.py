@@ -12,7 +12,7 @@ import argparse
 import signal
 import sys
 from dataclasses import fields, replace
-from datetime import date
+from datetime import UTC, datetime
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -61,7 +61,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _folder(given: str) -> Path:
-    return Path(given).resolve()
+    folder = Path(given).resolve()
+    if not (folder / "initdb").exists():
+        raise argparse.ArgumentTypeError(f"{given} has no initdb")
+    return folder
 
 
 def _sizes(options: argparse.Namespace) -> Sizes:
@@ -110,7 +113,7 @@ def _command(options: argparse.Namespace) -> str:
 def _setting(bench: Bench, options: argparse.Namespace) -> report.Setting:
     return report.Setting(
         command=_command(options),
-        date=date.today().isoformat(),
+        date=datetime.now(UTC).date().isoformat(),
         rounds=options.rounds,
         scale=options.scale,
         machine=machine.describe(bench.folder),

@@ -14,6 +14,7 @@ from contenders import (
     PGQUEUER_BEST,
     Contender,
 )
+from postgres import Server
 from results import Goal, Metric, Sample
 from workloads.base import Workload
 
@@ -39,26 +40,27 @@ def drain(bench: Bench, contender: Contender, database: Database, jobs: int) -> 
     server = database.server
     with bench.worker(contender, database) as worker:
         worker.wait_for_runs(1)
-        before = _used_by(worker), machine.cpu_seconds(server.pid) if server else 0.0
+        before = _cpu_microseconds(worker, server)
         worker.wait_for_runs(jobs)
-        after = _used_by(worker), machine.cpu_seconds(server.pid) if server else 0.0
+        after = _cpu_microseconds(worker, server)
         peak = machine.resident_megabytes(worker.pid, "VmHWM")
         time.sleep(LOOK_FOR_REPEATS)
         worker.stop()
         runs = worker.runs()
     starts = [run.started_at for run in runs]
-    sample = count_runs(runs, jobs) | {
+    return {
         "rate": jobs / (max(starts) - min(starts)),
-        "worker_cpu_us": (after[0] - before[0]) / jobs * 1e6,
+        **{name: (after[name] - before[name]) / jobs for name in before},
         "peak_mb": peak,
+        **count_runs(runs, jobs),
     }
-    if server:
-        sample["server_cpu_us"] = (after[1] - before[1]) / jobs * 1e6
-    return sample
 
 
-def _used_by(worker: Worker) -> float:
-    return machine.cpu_seconds(worker.pid)
+def _cpu_microseconds(worker: Worker, server: Server | None) -> Sample:
+    used = {"worker_cpu_us": machine.cpu_seconds(worker.pid) * 1e6}
+    if server is not None:
+        used["server_cpu_us"] = machine.cpu_seconds(server.pid) * 1e6
+    return used
 
 
 class DrainPostgres(Workload):

@@ -29,7 +29,7 @@ JSON: TypeAlias = "dict[str, JSON] | list[JSON] | str | int | float | bool | Non
 MAX_BYTES: Final = 262_144
 MAX_TEXT_BYTES: Final = 16_384
 MAX_DEPTH: Final = 100
-SCALARS: Final = frozenset({str, int, float, bool, type(None)})
+SCALARS: Final[frozenset[type]] = frozenset({str, int, float, bool, type(None)})
 
 _T = TypeVar("_T")
 _Chunks: TypeAlias = Callable[[object, int], Iterable[str]]
@@ -74,7 +74,7 @@ def encode_args(value: object, *, max_bytes: int = MAX_BYTES) -> str:
     text = _encode_if_sound(value)
     if text is None:
         try:
-            check(value)
+            _check(value, 1, set())
         except Misfit as misfit:
             raise ArgumentError(f"{misfit.path} {misfit.reason}.", path=misfit.path) from None
         text = _dumps(value)
@@ -142,7 +142,8 @@ def decode_strict(text: str | bytes) -> Any:
 
 def check(value: object) -> None:
     """Raise Misfit for the first thing in `value` that JSON or a database cannot hold."""
-    _check(value, 1, set())
+    if _encode_if_sound(value) is None:
+        _check(value, 1, set())
 
 
 def clean_text(text: str, max_bytes: int = MAX_TEXT_BYTES) -> str:

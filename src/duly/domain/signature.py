@@ -33,7 +33,17 @@ from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 from duly.domain.errors import ArgumentError, ArgumentsDoNotFit, ConfigurationError
-from duly.domain.json import JSON, MAX_DEPTH, SCALARS, Misfit, check, clean_text, safe_repr, type_name
+from duly.domain.json import (
+    JSON,
+    MAX_DEPTH,
+    SCALARS,
+    Misfit,
+    check,
+    clean_text,
+    describe_exception,
+    safe_repr,
+    type_name,
+)
 from duly.domain.names import suggest
 
 
@@ -55,6 +65,16 @@ _Busy: TypeAlias = dict[object, Codec]
 def _expected(name: str, value: object) -> Misfit:
     got = "None" if value is None else f"{type_name(type(value))} {safe_repr(value)}"
     return Misfit(f"expected {name}, got {got}")
+
+
+def _demand(name: str, value: object, wanted: tuple[type, ...]) -> None:
+    if not isinstance(value, wanted):
+        raise _expected(name, value)
+
+
+def _demand_exactly(name: str, value: object, wanted: type) -> None:
+    if type(value) is not wanted:
+        raise _expected(name, value)
 
 
 # ---- Scalars: JSON holds them as they are.
@@ -214,8 +234,7 @@ def _sort_key(data: JSON) -> str:
 
 def _array(name: str, item: Codec, accepted: tuple[type, ...], make: type) -> Codec:
     def convert(values: Any, storing: bool) -> object:
-        if not isinstance(values, accepted if storing else list):
-            raise _expected(name, values)
+        _demand(name, values, accepted if storing else (list,))
         items = [_convert(item, value, storing, index) for index, value in enumerate(values)]
         if not storing:
             return make(items)
@@ -228,8 +247,7 @@ def _array(name: str, item: Codec, accepted: tuple[type, ...], make: type) -> Co
 
 def _fixed_tuple(name: str, codecs: list[Codec]) -> Codec:
     def convert(values: Any, storing: bool) -> object:
-        if not isinstance(values, tuple if storing else list):
-            raise _expected(name, values)
+        _demand(name, values, (tuple,) if storing else (list,))
         if len(values) != len(codecs):
             raise Misfit(f"expected {name}, got {len(values)} items")
         pairs = enumerate(zip(codecs, values, strict=True))
@@ -241,8 +259,7 @@ def _fixed_tuple(name: str, codecs: list[Codec]) -> Codec:
 
 def _mapping(name: str, key_codec: Codec, item: Codec, accepted: type) -> Codec:
     def convert(values: Any, storing: bool) -> object:
-        if not isinstance(values, accepted if storing else dict):
-            raise _expected(name, values)
+        _demand(name, values, (accepted,) if storing else (dict,))
         converted = {}
         for key, value in values.items():
             new_key = key if type(key) in key_codec.plain else key_codec.convert(key, storing)
@@ -344,7 +361,7 @@ def _careful(name: str, choices: list[Codec]) -> Callable[[Any, bool], Any]:
         loose = None
         for choice in back:
             if choice in _PURE:
-                break  # the rest go by the type of the data
+                break  # the rest go by the type of the data alone
             try:
                 value = choice.convert(data, False)
                 if choice.convert(value, True) == data:
@@ -352,6 +369,9 @@ def _careful(name: str, choices: list[Codec]) -> Callable[[Any, bool], Any]:
                 loose = loose or (choice, value)  # say, a field that was added since
             except Misfit:
                 continue
+        exact = next((choice for choice in back if type(data) in choice.plain), None)
+        if exact is not None:
+            return exact, data
         return loose or _first(name, back, data, False)
 
     def convert(value: Any, storing: bool) -> Any:
@@ -403,17 +423,358 @@ class Fields:
         for name in values:
             if name not in self.codecs:
                 raise self.unknown(name)
-        for name in self._required:
-            if name not in values:
+        for name in self.codecs:
+            if name in self._required and name not in values:
                 raise _at(name, Misfit("missing"))
         return {name: _convert(self.codecs[name], value, storing, name) for name, value in values.items()}
 
     def unknown(self, name: str) -> Misfit:
         """Return what to raise for a name that is not among the fields."""
         near = suggest(name, self.codecs)
-        return _at(name, Misfit(f"unknown.{near.removesuffix('?')}" if near else "unknown"))
+        return _at(name, Misfit(f"unknown name.{near}" if near else "unknown name"))
 
 
 def _at(name: str, misfit: Misfit) -> Misfit:
     misfit.steps.append(name)
     return misfit
+
+
+def _made(name: str, make: Callable[..., Any], /, *args: object, **values: object) -> Any:
+    """Call what the application or its libraries wrote; whatever it raises means that the value does not fit."""
+    try:
+        return make(*args, **values)
+    except Exception as error:
+        told = " ".join(describe_exception(error).message.split())
+        raise Misfit(f"expected {name}: {type(error).__name__}: {clean_text(told, 500)}") from None
+
+
+def _record(
+    cls: type, hints: dict[str, object], required: Iterable[str], unpack: Callable[[Any], Any], busy: _Busy
+) -> Codec:
+    name = type_name(cls)
+    fields = Fields({field: codec_for(hint, busy) for field, hint in hints.items()}, required)
+    base = dict if hasattr(cls, "__required_keys__") else cls
+
+    def convert(value: Any, storing: bool) -> object:
+        _demand_exactly(name, value, base if storing else dict)
+        if storing:
+            return fields.convert(_made(name, unpack, value), True)
+        return _made(name, cls, **fields.convert(value, False))
+
+    return Codec(name=name, convert=convert)
+
+
+def _dataclass(cls: type, busy: _Busy) -> Codec:
+    hints = _class_hints(cls)
+    names = [field.name for field in dataclasses.fields(cls) if field.init]
+    needs = [name for name, param in inspect.signature(cls).parameters.items() if param.default is param.empty]
+    strange = [name for name in needs if name not in names]
+    if strange:  # an InitVar, or an __init__ of its own
+        raise Misfit(f"{type_name(cls)} needs {', '.join(strange)} to be made, which is no field of it")
+
+    def unpack(value: object) -> dict[str, object]:
+        return {name: getattr(value, name) for name in names}
+
+    return _record(cls, {name: hints[name] for name in names}, needs, unpack, busy)
+
+
+def _typed_dict(cls: Any, busy: _Busy) -> Codec:
+    hints = _class_hints(cls)
+    required = set(cls.__required_keys__)
+    for name, hint in hints.items():  # __required_keys__ alone is wrong where annotations are text
+        if typing.get_origin(hint) is typing.NotRequired:
+            required.discard(name)
+        elif typing.get_origin(hint) is typing.Required:
+            required.add(name)
+    return _record(cls, hints, required, lambda value: value, busy)
+
+
+def _named_tuple(cls: Any, busy: _Busy) -> Codec:
+    hints = _class_hints(cls)
+    wanted = {name: hints.get(name, Any) for name in cls._fields}
+    required = [name for name in cls._fields if name not in cls._field_defaults]
+    return _record(cls, wanted, required, lambda value: value._asdict(), busy)
+
+
+def _pydantic(cls: Any) -> Codec:
+    name = type_name(cls)
+    by_name = "by_name" in inspect.signature(cls.model_validate_json).parameters  # pydantic 2.11
+    options = {"by_name": True} if by_name else {}
+
+    def convert(value: Any, storing: bool) -> object:
+        if not storing:  # as JSON, since a strict model takes text as a date only from there
+            return _made(name, cls.model_validate_json, json.dumps(value), **options)
+        _demand_exactly(name, value, cls)
+        return _made(name, value.model_dump, mode="json", round_trip=True, by_alias=not by_name)
+
+    return Codec(name=name, convert=convert)
+
+
+def _struct(cls: type, hint: object) -> Codec:
+    name = type_name(cls)
+    msgspec: Any = sys.modules["msgspec"]
+
+    def convert(value: Any, storing: bool) -> object:
+        if not storing:
+            return _made(name, msgspec.convert, value, type=hint, str_keys=True)
+        _demand_exactly(name, value, cls)
+        return _made(name, msgspec.to_builtins, value, str_keys=True, order="deterministic")
+
+    return Codec(name=name, convert=convert)
+
+
+def _class_hints(cls: type) -> dict[str, object]:
+    return dict(typing.get_type_hints(cls, include_extras=True))
+
+
+# ---- From a hint to its codec.
+
+
+def codec_for(hint: Any, busy: _Busy) -> Codec:
+    """Return the codec of a type hint; Misfit says why there is none. `busy` holds those being made."""
+    hint = _unwrapped(hint)
+    origin = typing.get_origin(hint) or hint
+    args = typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return _union([codec_for(arg, busy) for arg in args])
+    if origin is typing.Literal:
+        return _literal(args, busy)
+    codec = _LEAVES.get(origin) or _container(origin, args, busy)
+    if codec is not None:
+        return codec
+    if origin in busy:
+        return busy[origin]
+    made: list[Codec] = []
+    name = getattr(origin, "__name__", str(origin))
+    busy[origin] = Codec(name=name, convert=lambda value, storing: made[0].convert(value, storing))
+    made.append(_class_codec(origin, hint, busy))
+    busy[origin] = made[0]
+    return made[0]
+
+
+def _unwrapped(hint: Any) -> Any:
+    while True:
+        origin = typing.get_origin(hint)
+        if origin in (typing.Annotated, typing.Required, typing.NotRequired):
+            hint = typing.get_args(hint)[0]
+        elif isinstance(hint, typing.NewType):
+            hint = hint.__supertype__
+        elif isinstance(hint, typing.TypeVar):
+            hint = Any if hint.__bound__ is None else hint.__bound__
+        else:
+            return hint
+
+
+def _class_codec(cls: Any, hint: object, busy: _Busy) -> Codec:
+    if hasattr(cls, "__value__"):  # `type Tree = dict[str, Tree]`
+        return codec_for(cls.__value__, busy)
+    if isinstance(cls, type):
+        if issubclass(cls, Enum):
+            return _enum(cls)
+        if issubclass(cls, PurePath):
+            return _as_text(cls, str, cls)
+        if hasattr(cls, "__required_keys__"):
+            return _typed_dict(cls, busy)
+        if issubclass(cls, tuple) and hasattr(cls, "_fields"):
+            return _named_tuple(cls, busy)
+        if dataclasses.is_dataclass(cls):
+            return _dataclass(cls, busy)
+        if hasattr(cls, "model_validate_json"):
+            return _pydantic(cls)
+        if hasattr(cls, "__struct_fields__"):
+            return _struct(cls, hint)
+    shown = type_name(cls) if isinstance(cls, type) else str(hint)
+    raise Misfit(
+        f"values of type {shown} cannot be stored as JSON: "
+        "use a dataclass, a pydantic or msgspec model, or no type hint"
+    )
+
+
+# ---- The signature.
+
+
+class Signature:
+    """The parameters of a task: checks and stores a call, and brings it back."""
+
+    def __init__(self, fn: Callable[..., object]) -> None:
+        self.name: str = getattr(fn, "__name__", type(fn).__name__)
+        self._fn = fn
+        self._signature = _inspected(fn)
+        self._parameters = tuple(self._signature.parameters.values())
+        kinds: dict[object, list[str]] = {}
+        for parameter in self._parameters:
+            kinds.setdefault(parameter.kind, []).append(parameter.name)
+        self._leading = kinds.get(inspect.Parameter.POSITIONAL_ONLY, [])
+        either = kinds.get(inspect.Parameter.POSITIONAL_OR_KEYWORD, [])
+        self._positional = [*self._leading, *either]
+        self._keywords = frozenset([*either, *kinds.get(inspect.Parameter.KEYWORD_ONLY, [])])
+        self._rest = next(iter(kinds.get(inspect.Parameter.VAR_POSITIONAL, [])), None)
+        self._options = next(iter(kinds.get(inspect.Parameter.VAR_KEYWORD, [])), None)
+        self.by_keyword = len(self._keywords) == len(self._parameters)
+
+    @classmethod
+    def of(cls, fn: Callable[..., object]) -> Signature:
+        """Return the signature of a function; its type hints are looked up at first use."""
+        return cls(fn)
+
+    def __str__(self) -> str:
+        return f"{self.name}({', '.join(self._signature.parameters)})"
+
+    def bind(self, args: tuple[object, ...], kwargs: dict[str, Any]) -> dict[str, JSON]:
+        """Return a call as the JSON object to store, or raise ArgumentError with the path at fault.
+
+        Returns `kwargs` itself where nothing in it needs converting.
+        """
+        try:
+            given = kwargs if self.by_keyword and not args else self._gather(args, kwargs)
+            return self.fields.convert(given, True)
+        except Misfit as misfit:
+            raise ArgumentError(self._told(misfit), path=misfit.path) from None
+        except RecursionError:
+            reason = f"arguments are nested more than {MAX_DEPTH} levels deep, or contain themselves"
+            raise ArgumentError(f"{self.name}() {reason}.") from None
+
+    def load(self, data: dict[str, JSON]) -> dict[str, object]:
+        """Return stored arguments as the types of their hints, or raise ArgumentsDoNotFit."""
+        try:
+            if not isinstance(data, dict):
+                raise _expected("an object", data)
+            return self.fields.convert(data, False)
+        except Misfit as misfit:
+            reason = self._told(misfit)
+            raise ArgumentsDoNotFit(
+                f"The stored arguments do not fit {self}. {reason} Deploy code that accepts them, or cancel the job.",
+                path=misfit.path,
+                reason=reason,
+            ) from None
+
+    def split(self, values: dict[str, Any]) -> tuple[list[object], dict[str, object]]:
+        """Return loaded values as positional and keyword arguments: `fn(*args, **kwargs)`."""
+        if self.by_keyword:
+            return [], values
+        values = dict(values)
+        rest = values.pop(self._rest, ()) if self._rest else ()
+        options = values.pop(self._options, {}) if self._options else {}
+        names = self._positional if rest else self._leading
+        while names and not rest and names[-1] not in values:
+            names = names[:-1]
+        defaults = self._signature.parameters
+        args = [values.pop(name) if name in values else defaults[name].default for name in names]
+        return [*args, *rest], {**values, **options}
+
+    def dump_result(self, value: object) -> object:
+        """Return a result in JSON by the return hint, or as it is if it does not fit the hint."""
+        try:
+            return value if type(value) in self._result.plain else self._result.convert(value, True)
+        except Exception:
+            return value
+
+    def load_result(self, data: JSON) -> object:
+        """Return a stored result as the type of the return hint, or as it is if it does not fit the hint."""
+        try:
+            return data if type(data) in self._result.plain else self._result.convert(data, False)
+        except Exception:
+            return data
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Twelve characters that change when the names, kinds, types or the having of defaults change."""
+        parts = [
+            f"{parameter.name}/{parameter.kind.name}/{parameter.default is not parameter.empty}/"
+            f"{self.fields.codecs[parameter.name].name}"
+            for parameter in self._parameters
+        ]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
+
+    @cached_property
+    def fields(self) -> Fields:
+        """The codecs of all parameters; ConfigurationError if a hint cannot be resolved or stored."""
+        busy: _Busy = {}
+        codecs = {parameter.name: self._codec(parameter, busy) for parameter in self._parameters}
+        required = [name for name in (*self._positional, *self._keywords) if self._needs(name)]
+        return Fields(codecs, required)
+
+    @cached_property
+    def _result(self) -> Codec:
+        try:
+            codec = codec_for(self._resolved("return", self._signature.return_annotation), {})
+        except Exception:
+            return _UNCHECKED
+        return _UNCHECKED if codec is _ANY else codec
+
+    def _needs(self, name: str) -> bool:
+        return self._signature.parameters[name].default is inspect.Parameter.empty
+
+    def _codec(self, parameter: inspect.Parameter, busy: _Busy) -> Codec:
+        try:
+            hint = self._resolved(parameter.name, parameter.annotation)
+            if typing.get_origin(hint) is typing.Unpack:
+                return codec_for(typing.get_args(hint)[0], busy)
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                hint = types.GenericAlias(tuple, (hint, ...))
+            elif parameter.kind is parameter.VAR_KEYWORD:
+                hint = types.GenericAlias(dict, (str, hint))
+            codec = codec_for(hint, busy)
+            return _union([codec, _NONE]) if parameter.default is None else codec
+        except Misfit as misfit:
+            reason = misfit.reason
+        except Exception as error:  # NameError and whatever else a hint that is text may raise
+            reason = f"its type hint cannot be resolved ({error}); import what it names also at run time"
+        raise ConfigurationError(f"{self.name}() parameter {parameter.name}: {reason}.")
+
+    def _resolved(self, name: str, annotation: object) -> Any:
+        def holder() -> None: ...
+
+        holder.__annotations__ = {name: annotation}
+        return typing.get_type_hints(holder, _namespace(self._fn), include_extras=True)[name]
+
+    def _gather(self, args: tuple[object, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        names = self._positional
+        given: dict[str, Any] = dict(zip(names, args, strict=False))
+        if len(args) > len(names):
+            if self._rest is None:
+                plural = "" if len(names) == 1 else "s"
+                raise Misfit(f"takes {len(names)} positional argument{plural}, got {len(args)}")
+            given[self._rest] = args[len(names) :]
+        options = {}
+        for name, value in kwargs.items():
+            if name in self._keywords:
+                if name in given:
+                    raise _at(name, Misfit("given twice, by position and by name"))
+                given[name] = value
+            elif self._options is None:
+                by_position = name in self._leading
+                raise _at(name, Misfit("can only be given by position")) if by_position else self.fields.unknown(name)
+            else:
+                options[name] = value
+        if options and self._options is not None:
+            given[self._options] = options
+        return given
+
+    def _told(self, misfit: Misfit) -> str:
+        reason = misfit.reason if misfit.reason.endswith("?") else f"{misfit.reason}."
+        where = misfit.path.removeprefix("args").removeprefix(".")
+        return f"{self.name}() argument {where}: {reason}" if where else f"{self.name}() {reason}"
+
+
+_UNCHECKED: Final = Codec(name="Any", convert=lambda value, _: value, plain=SCALARS)
+
+
+def _inspected(fn: Callable[..., object]) -> inspect.Signature:
+    try:
+        if sys.version_info >= (3, 14):
+            from annotationlib import Format
+
+            return inspect.signature(fn, annotation_format=Format.FORWARDREF)
+        return inspect.signature(fn)
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(f"A task must be a function, and {safe_repr(fn)} is not: {error}.") from None
+
+
+def _namespace(fn: Callable[..., object]) -> dict[str, Any]:
+    """Return the globals in which the hints of `fn` were written."""
+    inner = inspect.unwrap(fn)
+    inner = getattr(inner, "func", inner)  # functools.partial
+    if not hasattr(inner, "__globals__") and not isinstance(inner, type):
+        inner = type(inner).__call__  # an object that can be called
+    return getattr(inner, "__globals__", {})

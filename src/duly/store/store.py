@@ -37,7 +37,7 @@ from duly.domain.records import (
     WorkerRecord,
 )
 from duly.domain.states import State
-from duly.store import ops_claim, ops_enqueue, ops_jobs, ops_settle, ops_upkeep, ops_workers
+from duly.store import ops_claim, ops_enqueue, ops_jobs, ops_results, ops_settle, ops_upkeep, ops_workers
 from duly.store.call import Call, Dialect, Op, Rows
 from duly.store.database import Database, Hint, Waker
 
@@ -132,7 +132,8 @@ class Store:
         return answers
 
     def _wake_for(self, job: NewJob) -> None:
-        self.database.poke(Hint("jobs", job.queue, job.tenant, job.task))
+        later = job.run_at is not None or job.delay_us
+        self.database.poke(Hint("due") if later else Hint("jobs", job.queue, job.tenant, job.task))
 
     # -- claim, settle ----------------------------------------------------------------------------------------
 
@@ -226,6 +227,13 @@ class Store:
         """What a worker holds according to the database."""
         rows = self.database.read(lambda: _rows(Call("held_by_worker", {"worker_id": worker_id})))
         return [(str(row[0]), int(str(row[1]))) for row in rows]
+
+    def give_back(self, pairs: Sequence[tuple[str, int]]) -> int:
+        """Release leases by (id, token) unharmed: no attempt is counted. Returns how many held."""
+        batch = [Settled(job_id, token, "queued", "released", uncounted=1) for job_id, token in pairs]
+        given = self.settle(batch)
+        self.poke(Hint("look"))
+        return len(given)
 
     def set_limit(self, task: str, slots: int) -> None:
         """State how many jobs of a task may run at once, in all processes together."""
@@ -334,6 +342,14 @@ class Store:
     def recent_runs(self, *, task: str | None = None, tenant: str | None = None, n: int = 100) -> list[RunRecord]:
         """The newest runs."""
         return self.database.read(lambda: ops_jobs.recent_runs(task, tenant, n))
+
+    def last_run(self, job_id: str) -> RunRecord | None:
+        """The last run of a job."""
+        return self.database.read(lambda: ops_results.last_run(job_id))
+
+    def ended_among(self, ids: Sequence[str]) -> dict[str, str]:
+        """Which of these jobs have ended, and how."""
+        return self.database.read(lambda: ops_results.ended_among(self.dialect, ids))
 
     def counts(self) -> Counts:
         """How many jobs stand where."""

@@ -5,7 +5,7 @@ WITH due AS MATERIALIZED (
     DELETE FROM duly.scheduled WHERE ctid = ANY (ARRAY(SELECT at FROM due)) RETURNING *
 ), lane AS (
     INSERT INTO duly.waiting (queue, suspect, tenant, task, rank, id, run_at, priority, token, attempt, crashes, hold)
-    SELECT t.queue, CASE WHEN t.crashes > 0 THEN 1 ELSE 0 END, t.tenant, t.task,
+    SELECT t.queue, CASE WHEN t.crashes > 1 THEN 1 ELSE 0 END, t.tenant, t.task,
            t.run_at - t.priority::bigint * (COALESCE((SELECT horizon_us FROM duly.queues q WHERE q.name = t.queue), :horizon::bigint) / 100),
            t.id, t.run_at, t.priority, t.token, t.attempt, t.crashes, t.hold
     FROM taken t RETURNING queue, tenant, task, rank
@@ -17,7 +17,7 @@ SELECT json_group_array(id) FROM (SELECT id FROM duly.scheduled WHERE run_at <= 
 
 -- name: promote_waiting [sqlite] Put jobs whose time has come into their lanes.
 INSERT INTO duly.waiting (queue, suspect, tenant, task, rank, id, run_at, priority, token, attempt, crashes, hold)
-SELECT t.queue, t.crashes > 0, t.tenant, t.task,
+SELECT t.queue, t.crashes > 1, t.tenant, t.task,
        t.run_at - t.priority * (COALESCE((SELECT horizon_us FROM duly.queues q WHERE q.name = t.queue), :horizon) / 100),
        t.id, t.run_at, t.priority, t.token, t.attempt, t.crashes, t.hold
 FROM json_each(:ids) e CROSS JOIN duly.scheduled t ON t.id = e.value

@@ -18,7 +18,7 @@ WITH batch AS (
     SELECT id, :now + delay_us, queue, tenant, task, priority, token, attempt - uncounted, crashes, hold FROM held WHERE state = 'scheduled'
 ), again AS (
     INSERT INTO duly.waiting (queue, suspect, tenant, task, rank, id, run_at, priority, token, attempt, crashes, hold)
-    SELECT queue, CASE WHEN crashes > 0 THEN 1 ELSE 0 END, tenant, task,
+    SELECT queue, CASE WHEN crashes > 1 THEN 1 ELSE 0 END, tenant, task,
            run_at - priority::bigint * (COALESCE((SELECT horizon_us FROM duly.queues q WHERE q.name = queue), :horizon::bigint) / 100),
            id, run_at, priority, token, attempt - uncounted, crashes, hold
     FROM held WHERE state = 'queued'
@@ -92,7 +92,7 @@ ON r.id = json_extract(b.value, '$[0]') AND r.token = json_extract(b.value, '$[1
 
 -- name: settle_queued [sqlite] Jobs that go back into their lane.
 INSERT INTO duly.waiting (queue, suspect, tenant, task, rank, id, run_at, priority, token, attempt, crashes, hold)
-SELECT r.queue, json_extract(b.value, '$[6]') > 0, r.tenant, r.task,
+SELECT r.queue, json_extract(b.value, '$[6]') > 1, r.tenant, r.task,
        r.run_at - r.priority * (COALESCE((SELECT horizon_us FROM duly.queues q WHERE q.name = r.queue), :horizon) / 100),
        r.id, r.run_at, r.priority, r.token, r.attempt - json_extract(b.value, '$[5]'), json_extract(b.value, '$[6]'), r.hold
 FROM json_each(:batch) b CROSS JOIN duly.running r

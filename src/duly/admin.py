@@ -1,0 +1,177 @@
+"""What operators do, once: the CLI, the HTTP API and the dashboard call these and nothing else."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from duly.domain.durations import micros, to_timedelta
+from duly.domain.errors import Conflict, InvalidOption, JobNotFound, JobNotRetryable, UniqueKeyHeld
+from duly.domain.ids import is_job_id
+from duly.domain.names import check_queue_name
+from duly.domain.rank import STRICT_HORIZON_US, check_priority
+from duly.domain.records import Counts, Filter, WorkerRecord
+from duly.domain.states import State
+from duly.job import Job, Run
+from duly.maintenance.prune import prune_some
+
+if TYPE_CHECKING:
+    from duly.app import Duly
+    from duly.maintenance.prune import Retention
+    from duly.store.store import Store
+
+MOST_LISTED = 10_000
+
+
+class Admin:
+    """The operator's verbs. Mixed into `Duly`."""
+
+    store: Store
+    retention: Retention
+
+    # -- look -------------------------------------------------------------------------------------------------
+
+    def get(self, job_id: str) -> Job[Any]:
+        """Find one job, or raise JobNotFound."""
+        record = self.store.get(_checked(job_id))
+        if record is None:
+            raise _unknown(job_id)
+        return Job(self._app, job_id, record=record)
+
+    def list(
+        self,
+        *,
+        state: State | str | None = None,
+        task: str | None = None,
+        queue: str | None = None,
+        tenant: str | None = None,
+        tag: str | None = None,
+        text: str | None = None,
+        before: str | None = None,
+        limit: int = 100,
+        offset: int = 0,
+    ) -> list[Job[Any]]:
+        """List jobs, newest first. `before` is the id of the last job of the page before."""
+        if not 0 < limit <= MOST_LISTED:
+            raise InvalidOption(f"limit must be 1 to {MOST_LISTED}, not {limit}")
+        wanted = Filter(
+            state=None if state is None else State.parse(state),
+            task=task,
+            queue=queue,
+            tenant=tenant,
+            tag=tag,
+            text=text,
+            before_id=before,
+            limit=limit,
+            offset=offset,
+        )
+        return [Job(self._app, record.id, record=record) for record in self.store.find(wanted)]
+
+    def runs(self, *, task: str | None = None, tenant: str | None = None, limit: int = 100) -> list[Run]:
+        """The newest runs."""
+        return [Run(record) for record in self.store.recent_runs(task=task, tenant=tenant, n=limit)]
+
+    def workers(self) -> list[WorkerRecord]:
+        """Every worker on record."""
+        return self.store.workers()
+
+    def counts(self) -> Counts:
+        """How many jobs stand where."""
+        return self.store.counts()
+
+    # -- act --------------------------------------------------------------------------------------------------
+
+    def cancel(self, job_id: str, reason: str = "cancelled") -> str:
+        """Cancel a job. Returns "cancelled" if it had not started, "asked" if its worker was asked to stop it."""
+        answer, _ = self.store.cancel(_checked(job_id), reason)
+        if answer == "unknown":
+            raise _unknown(job_id)
+        if answer == "ended":
+            raise Conflict(f"job {job_id} has already ended: it is {self.get(job_id).state}")
+        return answer
+
+    def retry(self, job_id: str) -> None:
+        """Run a job again now, its attempts at 0: one that ended, waits for a later time, or is parked."""
+        answer, holder = self.store.retry(_checked(job_id))
+        if answer == "unknown":
+            raise _unknown(job_id)
+        if answer == "running":
+            raise JobNotRetryable(f"job {job_id} is running. Cancel it first, or wait for it to end")
+        if answer == "held":
+            raise UniqueKeyHeld(f"job {job_id} cannot run again: job {holder} has the same unique key. Wait for it, or cancel it")
+
+    def delete(self, job_id: str) -> None:
+        """Forget a job and its history. One that runs is refused."""
+        answer = self.store.delete(_checked(job_id))
+        if answer == "unknown":
+            raise _unknown(job_id)
+        if answer == "running":
+            raise Conflict(f"job {job_id} is running. Cancel it first")
+
+    def set_state(self, job_id: str, state: State | str) -> None:
+        """Set a job's state by hand: queued runs it again; succeeded, failed or cancelled ends one that waits."""
+        wanted = State.parse(state)
+        match wanted:
+            case State.QUEUED:
+                self.retry(job_id)
+            case State.CANCELLED:
+                self.cancel(job_id)
+            case State.SUCCEEDED | State.FAILED:
+                answer = self.store.end_by_hand(_checked(job_id), wanted, "ended by hand")
+                if answer == "running":
+                    raise Conflict(f"job {job_id} is running. Cancel it first")
+                if answer == "unknown":
+                    raise Conflict(f"job {job_id} has already ended: it is {self.get(job_id).state}")
+            case State.RUNNING | State.SCHEDULED:
+                raise Conflict(f"a job cannot be set to {wanted} by hand: only a worker or a time does that")
+
+    def set_priority(self, job_id: str, priority: int) -> None:
+        """Change the priority of a job that has not started."""
+        if not self.store.set_priority(_checked(job_id), check_priority(priority)):
+            raise Conflict(f"job {job_id} no longer waits: it is {self.get(job_id).state}")
+
+    def boost(self, job_id: str, by: int = 10) -> int:
+        """Raise a job's priority, to 100 at most. Returns what it is now."""
+        priority = min(100, self.get(job_id).priority + by)
+        self.set_priority(job_id, priority)
+        return priority
+
+    def reschedule(self, job_id: str, *, delay: timedelta | float | str = 0) -> None:
+        """Give a job that has not started another time, counted from now."""
+        if not self.store.reschedule(_checked(job_id), delay_us=micros(to_timedelta(delay, "delay"))):
+            raise Conflict(f"job {job_id} no longer waits: it is {self.get(job_id).state}")
+
+    def set_aging(self, queue: str, horizon: timedelta | float | str | None, *, strict: bool = False) -> None:
+        """Say how fast a queue ages: after `horizon` a waiting priority-0 job is level with a new priority-100 one.
+
+        None: the default (1 h 50 min). `strict`: never. Applies to jobs that become due from now on.
+        """
+        check_queue_name(queue)
+        us = STRICT_HORIZON_US if strict else None if horizon is None else micros(to_timedelta(horizon, "horizon"))
+        self.store.set_horizon(queue, us)
+
+    def prune(self) -> int:
+        """Forget what is older than the retention says, now. Returns how many jobs went."""
+        gone = 0
+        while True:
+            n = prune_some(self.store, self.retention)
+            gone += n
+            if n == 0:
+                return gone
+
+    @property
+    def _app(self) -> Duly:
+        from duly.app import Duly
+
+        assert isinstance(self, Duly)
+        return self
+
+
+def _checked(job_id: str) -> str:
+    if not is_job_id(job_id):
+        raise JobNotFound(f"{job_id!r} is not the id of a job. Ids look like 0190f3c4-7b1e-7c3a-9f00-2a4b6c8d0e12")
+    return job_id
+
+
+def _unknown(job_id: str) -> JobNotFound:
+    return JobNotFound(f"there is no job {job_id}: it was deleted or pruned, or the id is wrong")

@@ -1,0 +1,315 @@
+"""`Duly`: the one object everything hangs off. Tasks are declared on it, jobs enqueued, looked at and run through it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
+
+from duly.__about__ import __version__
+from duly.admin import Admin
+from duly.config import Settings, load_settings
+from duly.domain.clock import Clock, SystemClock
+from duly.domain.durations import micros, to_timedelta
+from duly.domain.errors import ConfigurationError, InvalidOption
+from duly.domain.names import check_queue_name, check_task_name
+from duly.domain.rank import check_priority
+from duly.domain.records import Enqueued, NewJob
+from duly.domain.retry import DEFAULT, Backoff
+from duly.domain.signature import Signature
+from duly.job import Job
+from duly.maintenance.prune import Retention
+from duly.results import Waiters
+from duly.store import ops_enqueue
+from duly.store.call import Op
+from duly.store.database import Hint
+from duly.store.store import Store, open_database
+from duly.task import Duration, Task
+from duly.worker.registry import Kind, Registry, TaskDefinition
+from duly.worker.slots import QueueShare
+from duly.worker.worker import WorkerSettings
+
+if TYPE_CHECKING:
+    from duly.embedded import EmbeddedWorker, Ticked
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Fresh = Sequence[tuple[str, str, str | None]]
+
+
+class Duly(Admin):
+    """A job queue in a database. Without an address: `$DULY_URL`, the configuration file, or `sqlite:///duly.db`.
+
+    Nothing is opened until it is needed. Safe to use from any thread, and after a fork.
+    """
+
+    def __init__(self, url: str | None = None, *, clock: Clock | None = None, **settings: Any) -> None:
+        self.settings: Settings = load_settings(url=url, **settings)
+        self.clock: Clock = clock or SystemClock()
+        self.registry = Registry()
+        self.store = Store(
+            open_database(
+                self.settings.url,
+                self.clock,
+                schema=self.settings.schema,
+                synchronous=self.settings.synchronous,
+                allow_network_disk=self.settings.allow_network_disk,
+                notify=self.settings.notify,
+            )
+        )
+        self.waiters = Waiters(lambda: self.store)
+        self.default_retry_data = DEFAULT.to_data()
+        self.app_path: str | None = None
+
+    def __repr__(self) -> str:
+        return f"<Duly {len(self.registry.tasks)} tasks>"
+
+    def migrate(self) -> list[int]:
+        """Bring the tables up to this version. Returns the versions applied. SQLite does it by itself."""
+        return self.store.migrate()
+
+    def close(self) -> None:
+        """Close every connection. It opens again when used again."""
+        self.store.close()
+
+    # -- tasks ------------------------------------------------------------------------------------------------
+
+    @overload
+    def task(self, function: Callable[P, Awaitable[R]], /) -> Task[P, R]: ...  # type: ignore[overload-overlap]
+
+    @overload
+    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
+
+    @overload
+    def task(
+        self,
+        *,
+        name: str | None = None,
+        queue: str = "default",
+        priority: int = 0,
+        retry: Backoff | None = None,
+        timeout: Duration | None = None,
+        expires: Duration | None = None,
+        concurrency: int | None = None,
+        isolation: str | None = None,
+        on_failure: Callable[[Any, BaseException], object] | None = None,
+    ) -> TaskDecorator: ...
+
+    def task(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+        """Declare a task, with or without parentheses.
+
+        `concurrency`: how many of its jobs may run at once in all processes together. `isolation="process"`: each in a
+        child process that can be killed. `on_failure(job, error)`: called when a job has failed for good.
+        """
+        if function is None:
+            return TaskDecorator(self, options)
+        return TaskDecorator(self, options)(function)
+
+    def declare(self, function: Callable[..., Any], options: Mapping[str, Any]) -> Task[..., Any]:
+        """Register a function as a task; what the decorator does."""
+        if not callable(function):
+            raise ConfigurationError(f"@jobs.task is for functions, not {function!r}. Write @jobs.task or @jobs.task(queue=...)")
+        signature = Signature.of(function)
+        definition = TaskDefinition(
+            name=check_task_name(options.get("name") or _default_name(function)),
+            fn=function,
+            signature=signature,
+            kind=_kind_of(function, options.get("isolation")),
+            queue=check_queue_name(options.get("queue", "default")),
+            priority=check_priority(options.get("priority", 0)),
+            retry=options.get("retry") or DEFAULT,
+            timeout_us=_positive(options.get("timeout"), "timeout"),
+            expires_us=_positive(options.get("expires"), "expires"),
+            concurrency=_slots(options.get("concurrency")),
+            on_failure=options.get("on_failure"),
+            by_keyword=signature.by_keyword,
+        )
+        self.registry.add(definition)
+        return Task(self, definition)
+
+    def __getitem__(self, name: str) -> Task[..., Any]:
+        """The task of that name."""
+        return Task(self, self.registry.get(name))
+
+    def on_start(self, function: Callable[[], R]) -> Callable[[], R]:
+        """Call a function when a worker starts in this process."""
+        self.registry.on_start.append(function)
+        return function
+
+    def on_stop(self, function: Callable[[], R]) -> Callable[[], R]:
+        """Call a function when a worker stops in this process."""
+        self.registry.on_stop.append(function)
+        return function
+
+    def on_failure(self, function: Callable[[Any, BaseException], R]) -> Callable[[Any, BaseException], R]:
+        """Call a function with (job, error) whenever a job has failed for good."""
+        self.registry.on_failure.append(function)
+        return function
+
+    def middleware(self, function: Callable[[Any], R]) -> Callable[[Any], R]:
+        """Run a function around every run: a generator with one yield, or a context manager factory. It gets the job."""
+        self.registry.add_around(function)
+        return function
+
+    # -- enqueue ----------------------------------------------------------------------------------------------
+
+    def enqueue(self, task: str, args: Mapping[str, Any] | None = None, **options: Any) -> Job[Any]:
+        """Store a job by the name of its task. Options as in `Task.using`."""
+        return self[task].using(**options).enqueue(**(args or {}))
+
+    async def aenqueue(self, task: str, args: Mapping[str, Any] | None = None, **options: Any) -> Job[Any]:
+        """The same from a coroutine."""
+        return await self[task].using(**options).aenqueue(**(args or {}))
+
+    def submit(self, job: NewJob, connection: object | None) -> Enqueued:
+        """Store one job, in the caller's transaction if a connection is given."""
+        if connection is None:
+            return self.store.enqueue(job)
+        from duly.store.foreign import run_on
+
+        return run_on(connection, lambda: self._notifying(ops_enqueue.enqueue(self.store.dialect, job), job), database=self.store.database)
+
+    async def asubmit(self, job: NewJob, connection: object) -> Enqueued:
+        """Store one job on the caller's async connection."""
+        from duly.store.foreign import arun_on
+
+        return await arun_on(
+            connection, lambda: self._notifying(ops_enqueue.enqueue(self.store.dialect, job), job), database=self.store.database
+        )
+
+    def submit_many(self, model: NewJob, rows: Fresh, connection: object | None) -> list[Enqueued]:
+        """Store many jobs, all or none."""
+        if connection is None:
+            return self.store.enqueue_many(model, rows)
+        from duly.store.foreign import run_on
+
+        return run_on(connection, lambda: self._many(model, rows), database=self.store.database)
+
+    async def asubmit_many(self, model: NewJob, rows: Fresh, connection: object) -> list[Enqueued]:
+        """Store many jobs on the caller's async connection."""
+        from duly.store.foreign import arun_on
+
+        return await arun_on(connection, lambda: self._many(model, rows), database=self.store.database)
+
+    def _many(self, model: NewJob, rows: Fresh) -> Op[list[Enqueued]]:
+        return self._notifying(ops_enqueue.enqueue_many(self.store.dialect, model, rows, copy=False), model)
+
+    def _notifying(self, op: Op[R], job: NewJob) -> Op[R]:
+        from duly.store.foreign import notifying
+
+        later = job.run_at is not None or job.delay_us
+        hint = Hint("due") if later else Hint("jobs", job.queue, job.tenant, job.task)
+        return notifying(op, hint, database=self.store.database)
+
+    # -- work -------------------------------------------------------------------------------------------------
+
+    def worker_settings(self, queues: object = None, **overrides: Any) -> WorkerSettings:
+        """How a worker of this `Duly` behaves, from its settings and what is given here."""
+        settings = self.settings
+        values: dict[str, Any] = {
+            "queues": queue_shares(queues, self.registry),
+            "thread_slots": settings.thread_slots,
+            "async_slots": settings.async_slots,
+            "process_slots": settings.process_slots,
+            "lease": settings.lease.total_seconds(),
+            "grace": settings.grace.total_seconds(),
+            "poll": settings.poll.total_seconds(),
+            "crash_limit": settings.crash_limit,
+            "maintenance_interval": settings.maintenance_interval.total_seconds(),
+            "retention": self.retention,
+            "max_result": settings.max_result,
+            "version": __version__,
+            "app_path": self.app_path,
+        }
+        return WorkerSettings(**{**values, **{key: value for key, value in overrides.items() if value is not None}})
+
+    @property
+    def retention(self) -> Retention:
+        """How long finished jobs are kept."""
+        settings = self.settings
+        return Retention(
+            succeeded=settings.retention_succeeded,
+            failed=settings.retention_failed,
+            cancelled=settings.retention_cancelled,
+            rollups=settings.retention_rollups,
+        )
+
+    def tick(self, most: int = 10, *, queues: object = None) -> Ticked:
+        """Run at most `most` due jobs in this process and return what was done; for serverless and for development."""
+        from duly.embedded import tick
+
+        return tick(self, most, queues=queues)
+
+    def worker(self, queues: object = None, **overrides: Any) -> EmbeddedWorker:
+        """A worker to run inside this process: `with jobs.worker(): ...` or `async with jobs.worker(): ...`.
+
+        `queues`: names, or {name: slots}; by default every queue that a task is declared for.
+        """
+        from duly.embedded import EmbeddedWorker
+
+        return EmbeddedWorker(self, self.worker_settings(queues, **overrides))
+
+
+class TaskDecorator:
+    """`@jobs.task(...)` waiting for its function."""
+
+    def __init__(self, app: Duly, options: Mapping[str, Any]) -> None:
+        self._app = app
+        self._options = options
+
+    @overload
+    def __call__(self, function: Callable[P, Awaitable[R]]) -> Task[P, R]: ...  # type: ignore[overload-overlap]
+
+    @overload
+    def __call__(self, function: Callable[P, R]) -> Task[P, R]: ...
+
+    def __call__(self, function: Callable[..., Any]) -> Any:
+        """Register the function."""
+        return self._app.declare(function, self._options)
+
+
+def queue_shares(queues: object, registry: Registry) -> list[QueueShare]:
+    """Read which queues a worker takes from: None, names, {name: slots}, or shares."""
+    if queues is None:
+        names = sorted({task.queue for task in registry} | {"default"})
+        return [QueueShare(name=name) for name in names]
+    if isinstance(queues, str):
+        queues = [queues]
+    if isinstance(queues, Mapping):
+        return [QueueShare(name=check_queue_name(name), slots=_slots(slots)) for name, slots in queues.items()]
+    if isinstance(queues, Sequence):
+        return [each if isinstance(each, QueueShare) else QueueShare(name=check_queue_name(each)) for each in queues]
+    raise InvalidOption(f"queues must be names or {{name: slots}}, not {queues!r}")
+
+
+def _default_name(function: Callable[..., object]) -> str:
+    """The function's own name; a nested one by its last part."""
+    return str(getattr(function, "__name__", "task"))
+
+
+def _kind_of(function: Callable[..., object], isolation: object) -> Kind:
+    if isolation == "process":
+        return Kind.PROCESS
+    if isolation not in (None, "none", "thread"):
+        raise InvalidOption(f"isolation must be 'process' or None, not {isolation!r}")
+    call = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
+    return Kind.ASYNC if inspect.iscoroutinefunction(call) else Kind.THREAD
+
+
+def _positive(value: Duration | None, what: str) -> int | None:
+    if value is None:
+        return None
+    duration = to_timedelta(value, what)
+    if duration <= timedelta(0):
+        raise InvalidOption(f"{what} must be longer than nothing, not {value!r}")
+    return micros(duration)
+
+
+def _slots(value: object) -> int | None:
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise InvalidOption(f"a number of slots must be a whole number from 1 on, not {value!r}")
+    return value
+

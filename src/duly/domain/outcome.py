@@ -1,0 +1,99 @@
+"""Decides how a run ended and what becomes of its job. Values in, values out; the store makes it true."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+from duly.domain.durations import human, micros
+from duly.domain.errors import Cancel, Retry, Snooze
+from duly.domain.json import describe_exception
+from duly.domain.records import Claimed, Lapsed, Settled
+from duly.domain.retry import Backoff, Decision, after_failure
+
+Random = Callable[[], float]
+
+
+def released(job: Claimed, ran_us: int = -1) -> Settled:
+    """Give a job back unharmed: no attempt is counted, no error recorded."""
+    return Settled(job.id, job.token, "queued", "released", uncounted=1, crashes=job.crashes, ran_us=ran_us)
+
+
+def expired(job: Claimed) -> Settled:
+    """A job that could not start in time is cancelled without a run."""
+    return Settled(job.id, job.token, "cancelled", "expired", uncounted=1, reason="expired before it could start")
+
+
+def cancelled(job: Claimed, ran_us: int, reason: str | None, log: str | None) -> Settled:
+    """A run that was asked to stop has stopped."""
+    return Settled(job.id, job.token, "cancelled", "cancelled", ran_us=ran_us, reason=reason or "cancelled", log=log)
+
+
+def timed_out(timeout_us: int) -> TimeoutError:
+    """The error of a run that took too long."""
+    return TimeoutError(f"timed out after {human(timedelta(microseconds=timeout_us))}")
+
+
+def after_error(
+    job: Claimed, error: BaseException, policy: Backoff, *, ran_us: int, log: str | None, random: Random
+) -> Settled:
+    """Say what follows from an exception that a handler raised: a signal to steer, or a failure."""
+    match error:
+        case Snooze():
+            delay = micros(error.delay)
+            return Settled(
+                job.id, job.token, "scheduled", "snoozed", delay_us=delay, uncounted=1, ran_us=ran_us, reason=str(error), log=log
+            )
+        case Cancel():
+            return cancelled(job, ran_us, error.reason, log)
+        case Retry():
+            decision = _steered_retry(job, error, policy, random)
+        case _:
+            decision = after_failure(policy, attempt=job.attempt, exc=error, random=random)
+    text = describe_exception(error)
+    return Settled(
+        job.id,
+        job.token,
+        "scheduled" if decision.delay is not None else "failed",
+        "failed",
+        delay_us=0 if decision.delay is None else micros(decision.delay),
+        ran_us=ran_us,
+        reason=None if decision.retry else decision.reason,
+        error_kind=text.kind,
+        error=text.message,
+        traceback=text.traceback,
+        log=log,
+    )
+
+
+def _steered_retry(job: Claimed, error: Retry, policy: Backoff, random: Random) -> Decision:
+    """A handler asks for another run: its delay counts, its attempts do too."""
+    decision = after_failure(policy, attempt=job.attempt, exc=None, random=random)
+    if decision.retry and error.after is not None:
+        return Decision(delay=error.after, reason=decision.reason)
+    return decision
+
+
+_CRASH = {
+    "lease": "its worker stopped renewing the lease",
+    "deadline": "it ran past its deadline and its worker did not stop it",
+    "gone": "its worker process ended",
+}
+
+
+def after_crash(run: Lapsed, *, crash_limit: int, random: Random) -> Settled:
+    """Say what becomes of a job whose worker is gone: again at once, later, or parked as failed when it kills workers."""
+    crashes = run.crashes + 1
+    why = _CRASH[run.why]
+    settled = Settled(
+        run.id, run.token, "queued", "crashed", crashes=crashes, error_kind="WorkerLost", error=f"The run was lost: {why}."
+    )
+    if crashes >= crash_limit:
+        reason = f"poison: {crashes} runs in a row took their worker with them ({why})"
+        return settled._replace(state="failed", reason=reason)
+    if run.attempt >= run.max_attempts:
+        return settled._replace(state="failed", reason=f"attempts used up ({run.attempt} of {run.max_attempts}); {why}")
+    if crashes == 1:
+        return settled
+    delay = Backoff.from_data(run.retry, run.max_attempts).delay(run.attempt, random)
+    return settled._replace(state="scheduled", delay_us=micros(delay))

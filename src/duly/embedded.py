@@ -1,0 +1,62 @@
+"""A worker inside the caller's process, for `with` and `async with`; and a tick, which is one that stops by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from duly.worker.worker import Worker, WorkerSettings
+
+if TYPE_CHECKING:
+    from duly.app import Duly
+
+
+class EmbeddedWorker:
+    """Starts a worker when entered and stops it when left."""
+
+    def __init__(self, app: Duly, settings: WorkerSettings) -> None:
+        self._worker = Worker(app.store, app.registry, settings, finished=app.waiters.ended)
+
+    def start(self) -> Worker:
+        """Start it."""
+        self._worker.start()
+        return self._worker
+
+    def stop(self, grace: float | None = None) -> None:
+        """Stop it: no new jobs, running ones get `grace` seconds, the rest is given back."""
+        self._worker.stop(grace)
+
+    def __enter__(self) -> Worker:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    async def __aenter__(self) -> Worker:
+        return await asyncio.to_thread(self.start)
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.to_thread(self.stop)
+
+
+class Ticked(NamedTuple):
+    """What a tick did."""
+
+    claimed: int
+    settled: int
+
+
+def tick(app: Duly, most: int, *, queues: object = None, timeout: float | None = None) -> Ticked:
+    """Run at most `most` due jobs here, then return. Also promotes, rescues and prunes: there may be no other worker."""
+    settings = app.worker_settings(queues, max_jobs=most)
+    worker = Worker(app.store, app.registry, settings, finished=app.waiters.ended)
+    deadline = None if timeout is None else time.monotonic() + timeout
+    worker.start()
+    try:
+        while not worker.idle and (deadline is None or time.monotonic() < deadline):
+            time.sleep(0.005)
+        worker.upkeep_now()
+    finally:
+        worker.stop()
+    return Ticked(worker.claimed, worker.settled)

@@ -1,0 +1,71 @@
+"""Rescues runs whose worker is gone: at once where this host can see that the process ended, else when the lease lapses.
+
+By time only after a whole lease of unbroken contact of our own, so that an outage robs no one who lives through it.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable
+
+from duly.domain.errors import DatabaseUnavailable, DulyError
+from duly.domain.outcome import after_crash
+from duly.domain.records import Lapsed, ProcessIdentity, WorkerRecord
+from duly.store.database import Hint
+from duly.store.store import Store
+
+log = logging.getLogger("duly.maintenance")
+PAGE = 500
+
+
+def rescue_lapsed(store: Store, *, lease_us: int, crash_limit: int) -> int:
+    """Settle the runs whose lease or deadline has passed. Returns how many were rescued."""
+    if store.database.unbroken_us() < lease_us:
+        return 0
+    return _settle_all(store, lambda: store.lapsed(lease_us, PAGE), crash_limit=crash_limit, only_expired=True)
+
+
+def rescue_dead(store: Store, workers: list[WorkerRecord], is_gone: Callable[[ProcessIdentity], bool], *, crash_limit: int) -> int:
+    """Settle the runs of workers that have certainly ended, and strike them off. Returns how many runs were rescued."""
+    rescued = 0
+    for worker in workers:
+        if not is_gone(worker.process):
+            continue
+        worker_id = worker.id
+        log.warning("worker %s (pid %d on %s) is gone", worker_id, worker.process.pid, worker.process.host)
+        rescued += _settle_all(
+            store, lambda: store.held_by_dead(worker_id, PAGE), crash_limit=crash_limit, only_expired=False
+        )
+        store.remove_worker(worker_id)
+    return rescued
+
+
+def _settle_all(store: Store, find: Callable[[], list[Lapsed]], *, crash_limit: int, only_expired: bool) -> int:
+    """Settle page after page. One row that cannot be settled keeps no other from it."""
+    rescued = 0
+    tried: set[tuple[str, int]] = set()
+    while True:
+        page = [run for run in find() if (run.id, run.token) not in tried]
+        if not page:
+            break
+        for run in page:
+            tried.add((run.id, run.token))
+            rescued += _settle_one(store, run, crash_limit=crash_limit, only_expired=only_expired)
+    if rescued:
+        store.poke(Hint("look"))
+    return rescued
+
+
+def _settle_one(store: Store, run: Lapsed, *, crash_limit: int, only_expired: bool) -> bool:
+    settled = after_crash(run, crash_limit=crash_limit, random=random.random)
+    try:
+        done = store.settle_keyed(settled, run.hold, only_expired=only_expired)
+    except DatabaseUnavailable:
+        raise
+    except DulyError as error:
+        log.error("job %s could not be rescued: %s; going on with the others", run.id, error)
+        return False
+    if done:
+        log.warning("job %s rescued (%s): %s", run.id, settled.state, settled.reason or settled.error)
+    return done

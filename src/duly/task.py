@@ -1,0 +1,237 @@
+"""A task: a registered function that can be enqueued. `task.using(...)` sets options for the next enqueue."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import update_wrapper
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+
+from duly.domain.clock import to_us
+from duly.domain.durations import micros, to_timedelta
+from duly.domain.errors import ArgumentError, InvalidOption
+from duly.domain.ids import uuid7, uuid7_many
+from duly.domain.json import encode_args
+from duly.domain.names import check_queue_name, check_tag, check_tenant, check_text
+from duly.domain.rank import check_priority
+from duly.domain.records import NewJob
+from duly.domain.retry import Backoff
+from duly.domain.unique import Unique, dedupe_key
+from duly.job import Job
+from duly.worker.registry import TaskDefinition
+
+if TYPE_CHECKING:
+    from duly.app import Duly
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Duration = timedelta | int | float | str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How one job is enqueued. None leaves it to the task."""
+
+    queue: str | None = None
+    priority: int | None = None
+    tenant: str | None = None
+    run_at: datetime | None = None
+    delay: Duration | None = None
+    expires: datetime | Duration | None = None
+    unique: str | bool | Unique | None = None
+    retry: Backoff | None = None
+    max_attempts: int | None = None
+    timeout: Duration | None = None
+    tags: tuple[str, ...] = ()
+    enqueued_by: str | None = None
+    connection: object | None = None
+
+
+class Task(Generic[P, R]):
+    """A function that workers run. Calling it runs it here and now; `enqueue` stores a job for it."""
+
+    def __init__(self, app: Duly, definition: TaskDefinition, options: Options | None = None) -> None:
+        self._app = app
+        self.definition = definition
+        self._options = options or Options()
+        self._model: NewJob | None = None
+        update_wrapper(self, definition.fn)
+
+    @property
+    def name(self) -> str:
+        """Its name in the registry."""
+        return self.definition.name
+
+    def __repr__(self) -> str:
+        return f"<Task {self.name}>"
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run it in place, as the plain function it is."""
+        return self.definition.fn(*args, **kwargs)  # type: ignore[no-any-return]
+
+    def using(
+        self,
+        *,
+        queue: str | None = None,
+        priority: int | None = None,
+        tenant: str | None = None,
+        run_at: datetime | None = None,
+        delay: Duration | None = None,
+        expires: datetime | Duration | None = None,
+        unique: str | bool | Unique | None = None,
+        retry: Backoff | None = None,
+        max_attempts: int | None = None,
+        timeout: Duration | None = None,
+        tags: Iterable[str] | None = None,
+        enqueued_by: str | None = None,
+        connection: object | None = None,
+    ) -> Task[P, R]:
+        """The same task with options for what is enqueued through it. Given twice, the later wins."""
+        given = {
+            "queue": queue,
+            "priority": priority,
+            "tenant": tenant,
+            "run_at": run_at,
+            "delay": delay,
+            "expires": expires,
+            "unique": unique,
+            "retry": retry,
+            "max_attempts": max_attempts,
+            "timeout": timeout,
+            "tags": None if tags is None else tuple(tags),
+            "enqueued_by": enqueued_by,
+            "connection": connection,
+        }
+        changed = {name: value for name, value in given.items() if value is not None}
+        return Task(self._app, self.definition, replace(self._options, **changed))  # type: ignore[arg-type]
+
+    # -- enqueue ----------------------------------------------------------------------------------------------
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        """Store a job that runs this task with these arguments. Wakes a worker."""
+        job = self._new_job(self.definition.signature.bind(args, kwargs))
+        answer = self._app.submit(job, self._options.connection)
+        return Job(self._app, answer.id, created=answer.created)
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        """The same from a coroutine, without blocking its loop; on the caller's async connection if one is given."""
+        job = self._new_job(self.definition.signature.bind(args, kwargs))
+        if self._options.connection is None:
+            answer = await asyncio.to_thread(self._app.submit, job, None)
+        else:
+            answer = await self._app.asubmit(job, self._options.connection)
+        return Job(self._app, answer.id, created=answer.created)
+
+    def enqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[Job[R]]:
+        """Store many jobs at once, all or none: one mapping of arguments each."""
+        model, rows = self._new_jobs(calls)
+        answers = self._app.submit_many(model, rows, self._options.connection) if rows else []
+        app = self._app
+        return [Job(app, answer.id, created=answer.created) for answer in answers]
+
+    async def aenqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[Job[R]]:
+        """The same from a coroutine."""
+        model, rows = self._new_jobs(calls)
+        if not rows:
+            return []
+        if self._options.connection is None:
+            answers = await asyncio.to_thread(self._app.submit_many, model, rows, None)
+        else:
+            answers = await self._app.asubmit_many(model, rows, self._options.connection)
+        return [Job(self._app, answer.id, created=answer.created) for answer in answers]
+
+    def _new_jobs(self, calls: Iterable[Mapping[str, Any]]) -> tuple[NewJob, list[tuple[str, str, str | None]]]:
+        model = self._template()
+        bind, limit = self.definition.signature.bind, self._app.settings.max_payload
+        texts: list[str] = []
+        keys: list[str | None] = []
+        unique = self._unique()
+        for position, call in enumerate(calls):
+            try:
+                bound = bind((), dict(call))
+                texts.append(encode_args(bound, max_bytes=limit))
+            except ArgumentError as error:
+                error.args = (f"call {position}: {error.args[0]}",)
+                raise
+            keys.append(None if unique is None else self._key(unique, bound))
+        return model, list(zip(uuid7_many(len(texts)), texts, keys, strict=True))
+
+    def _new_job(self, bound: Mapping[str, Any]) -> NewJob:
+        unique = self._unique()
+        return replace(
+            self._template(),
+            id=uuid7(),
+            args=encode_args(bound, max_bytes=self._app.settings.max_payload),
+            unique_key=None if unique is None else self._key(unique, bound),
+        )
+
+    # -- options ----------------------------------------------------------------------------------------------
+
+    def _unique(self) -> Unique | None:
+        if self._options.unique is None:
+            return None
+        unique = Unique.of(self._options.unique)
+        return None if unique.mode == "none" else unique
+
+    def _key(self, unique: Unique, bound: Mapping[str, Any]) -> str:
+        if unique.key is not None:
+            return f"{self.name}::{unique.key}"
+        return dedupe_key(self.name, self._options.tenant, bound)
+
+    def _template(self) -> NewJob:
+        """Everything but id, arguments and key: checked once per `using`."""
+        if self._model is None:
+            self._model = self._build_template()
+        return self._model
+
+    def _build_template(self) -> NewJob:
+        options, task = self._options, self.definition
+        if options.run_at is not None and options.delay is not None:
+            raise InvalidOption("give run_at or delay, not both")
+        retry = options.retry or task.retry
+        attempts = retry.max_attempts if options.max_attempts is None else options.max_attempts
+        if not isinstance(attempts, int) or isinstance(attempts, bool) or attempts < 1:
+            raise InvalidOption(f"max_attempts must be a whole number from 1 on, not {attempts!r}")
+        unique = self._unique()
+        expires_at, expires_us = self._expiry()
+        data = retry.to_data()
+        return NewJob(
+            id="",
+            task=task.name,
+            args="",
+            queue=task.queue if options.queue is None else check_queue_name(options.queue),
+            tenant="" if options.tenant is None else check_tenant(options.tenant),
+            priority=task.priority if options.priority is None else check_priority(options.priority),
+            max_attempts=attempts,
+            retry=None if data == self._app.default_retry_data else data,
+            timeout_us=task.timeout_us if options.timeout is None else self._timeout(options.timeout),
+            run_at=None if options.run_at is None else to_us(options.run_at, "run_at"),
+            delay_us=0 if options.delay is None else micros(to_timedelta(options.delay, "delay")),
+            expires_at=expires_at,
+            expires_us=task.expires_us if options.expires is None else expires_us,
+            enqueued_by=None if options.enqueued_by is None else check_text(options.enqueued_by, "enqueued_by", 255),
+            tags=json.dumps([check_tag(tag) for tag in options.tags]) if options.tags else None,
+            unique_mode="none" if unique is None else unique.mode,
+            unique_scope="none" if unique is None else unique.scope,
+            unique_window_us=None if unique is None or unique.window is None else micros(unique.window),
+        )
+
+    def _timeout(self, value: Duration) -> int:
+        timeout = micros(to_timedelta(value, "timeout"))
+        if timeout <= 0:
+            raise InvalidOption(f"timeout must be longer than nothing, not {value!r}")
+        return timeout
+
+    def _expiry(self) -> tuple[int | None, int | None]:
+        expires = self._options.expires
+        if expires is None:
+            return None, None
+        if isinstance(expires, datetime):
+            return to_us(expires, "expires"), None
+        return None, micros(to_timedelta(expires, "expires"))
+
+
+TaskFunction = Callable[P, R]

@@ -1,0 +1,273 @@
+"""Keeps the slots full: promotes what is due, claims from the lanes that have jobs, sleeps until there may be more.
+
+Never walks over what it cannot take: it names the lanes of tasks it knows and has room for. Sleeps on hints; looks by
+itself now and then, since hints may be lost.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from duly.domain.records import Claimed, Lane
+from duly.store.database import Hint
+from duly.store.store import Store
+from duly.worker.context import Run
+from duly.worker.lanes import Lanes
+from duly.worker.registry import Kind, Registry
+from duly.worker.slots import BATCH, QueueShare, Slots
+
+LOOK_WHILE_BUSY = 1.0
+PROMOTE = 1_000
+SUSPECT_PATIENCE = 5.0
+SUSPECT_AT_LAST = 30.0
+STALE_AFTER = 0.5
+
+
+class Claimer:
+    """Claims for one worker. `step` is called in a loop by one thread; hints come from others."""
+
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        slots: Slots,
+        *,
+        worker_id: str,
+        lease_us: int,
+        dispatch: Callable[[Kind, list[Run]], None],
+        take_back: Callable[[], None],
+        poll: Callable[[], float],
+        most: int | None = None,
+    ) -> None:
+        self._store = store
+        self._registry = registry
+        self._slots = slots
+        self._worker_id = worker_id
+        self._lease_us = lease_us
+        self._dispatch = dispatch
+        self._take_back = take_back
+        self._poll = poll
+        self._most = most
+        self._lanes = {share.name: Lanes(share.name) for share in slots.shares}
+        self._turn = 0
+        self._hints: list[Hint] = []
+        self._look = True
+        self._next_look = 0.0
+        self._next_due = 0.0
+        self._idle_on_record = True
+        self._busy_since: float | None = None
+        self._suspect_since: float | None = None
+        self._alone = False
+        self._dispatched_at = 0.0
+        self.paused = False
+        self.claimed = 0
+        self.empty = False
+        """Whether the last look found nothing to do."""
+
+    # -- hints ------------------------------------------------------------------------------------------------
+
+    def hint(self, hints: list[Hint]) -> None:
+        """Take hints from the listener."""
+        self._hints += hints
+
+    def due_in(self, seconds: float) -> None:
+        """Something this worker settled becomes due soon."""
+        self._next_due = min(self._next_due, time.monotonic() + seconds)
+
+    def _take_hints(self) -> None:
+        hints, self._hints = self._hints, []
+        for hint in hints:
+            lanes = self._lanes.get(hint.queue)
+            if hint.kind == "jobs" and lanes is not None and hint.task:
+                lanes.hint(hint.tenant, hint.task, hint.rank)
+            elif hint.kind in ("look", "jobs", "due"):
+                self._look, self._next_due = True, 0.0
+
+    @property
+    def used_up(self) -> bool:
+        """Whether it has claimed as many jobs as it ever may."""
+        return self._most is not None and self.claimed >= self._most
+
+    # -- one step ---------------------------------------------------------------------------------------------
+
+    def step(self) -> float:
+        """Promote, claim, dispatch. Returns how long to sleep."""
+        if self.paused or self.used_up:
+            return 1.0
+        self._take_hints()
+        now = time.monotonic()
+        if now >= self._next_look:
+            self._look = True
+        self._promote(now)
+        if self._look:
+            self._look_around(now)
+        if self._hold_for_suspect(now):
+            return 0.05
+        got, wanted_more = self._claim_all()
+        if got:
+            self.empty = False
+            self._note_busy(now)
+            return 0.0
+        if wanted_more:
+            return self._sleep(now)
+        self._give_back_stale(now)
+        return 0.2
+
+    def _promote(self, now: float) -> None:
+        """Put jobs whose time has come into their lanes, then ask when the next one is due."""
+        if now < self._next_due:
+            return
+        full = True
+        while full:
+            moved = self._store.promote(PROMOTE)
+            for queue, tenant, task, rank, _ in moved:
+                if queue in self._lanes:
+                    self._lanes[queue].hint(tenant, task, rank)
+            full = sum(lane[4] for lane in moved) >= PROMOTE
+            if any(lane[0] not in self._lanes for lane in moved):
+                self._store.poke(Hint("look"))
+        due = self._store.next_due_us()
+        self._next_due = now + (3600.0 if due is None else max(0.0, due / 1e6))
+
+    def _look_around(self, now: float) -> None:
+        """See which lanes have jobs."""
+        self._look = False
+        self._next_look = now + self._poll()
+        for name, lanes in self._lanes.items():
+            lanes.seen(self._store.lanes(name), self._store.lanes(name, suspect=True))
+
+    def _claim_all(self) -> tuple[int, bool]:
+        """Claim from every queue in turn. Returns how many, and whether there was room for more."""
+        got, wanted_more = 0, False
+        order = self._rotation()
+        for share in order:
+            for kind in self._slots.pools:
+                room = self._slots.room(kind, share)
+                if self._most is not None:
+                    room = min(room, self._most - self.claimed)
+                if room <= 0:
+                    continue
+                if len(order) > 1 and share.slots is None:
+                    room = self._fair_part(room, share)
+                claimed = self._claim(share, kind, room)
+                got += claimed
+                wanted_more = wanted_more or claimed < room
+        return got, wanted_more
+
+    def _rotation(self) -> list[QueueShare]:
+        """Every queue gets to go first in turn, the heavier more often."""
+        shares = self._slots.shares
+        if len(shares) == 1:
+            return shares
+        self._turn += 1
+        wheel = [share for share in shares for _ in range(share.weight)]
+        first = wheel[self._turn % len(wheel)]
+        return [first, *(share for share in shares if share is not first)]
+
+    def _fair_part(self, room: int, share: QueueShare) -> int:
+        """By weight, of the queues that have jobs; an idle queue's part goes to the others."""
+        total = sum(each.weight for each in self._slots.shares if each.slots is None and self._lanes[each.name].heads)
+        return max(1, room * share.weight // max(total, share.weight))
+
+    def _claim(self, share: QueueShare, kind: Kind, room: int) -> int:
+        lanes = self._lanes[share.name]
+        tasks = [each for each in self._registry if each.kind is kind]
+        got = 0
+        open_tasks = [each.name for each in tasks if each.concurrency is None]
+        picked = lanes.pick(open_tasks)
+        if picked:
+            got += self._claim_from(lanes, picked, kind, min(room, BATCH))
+        for task in tasks:
+            if task.concurrency is None or got >= room:
+                continue
+            picked = lanes.pick([task.name])
+            free = min(self._slots.pools[kind].free, room - got, task.concurrency)
+            if picked and free > 0:
+                got += self._claim_from(lanes, picked, kind, free, limited=True)
+        return got
+
+    def _claim_from(self, lanes: Lanes, picked: list[Lane], kind: Kind, n: int, *, limited: bool = False) -> int:
+        asked = time.monotonic()
+        jobs = self._store.claim(
+            lanes.queue, picked, n, worker_id=self._worker_id, lease_us=self._lease_us, limited=limited
+        )
+        lanes.claimed(picked, jobs, n, time.monotonic() - asked)
+        self._start(kind, lanes.queue, jobs, asked)
+        return len(jobs)
+
+    def _start(self, kind: Kind, queue: str, jobs: list[Claimed], leased_at: float) -> None:
+        if not jobs:
+            return
+        self.claimed += len(jobs)
+        self._slots.taken(kind, queue, len(jobs))
+        tasks = self._registry.tasks
+        self._dispatched_at = leased_at
+        self._dispatch(kind, [Run(job, tasks[job.task], leased_at) for job in jobs])
+
+    # -- sleeping ---------------------------------------------------------------------------------------------
+
+    def _note_busy(self, now: float) -> None:
+        """After a second of steady work say that nobody needs to wake us; look for new lanes meanwhile."""
+        if self._busy_since is None:
+            self._busy_since = now
+        elif now - self._busy_since > LOOK_WHILE_BUSY:
+            if self._idle_on_record:
+                self._store.set_idle(self._worker_id, False)
+                self._idle_on_record = False
+            self._busy_since, self._look, self._next_due = now, True, 0.0
+
+    def _sleep(self, now: float) -> float:
+        """Nothing to claim. Before sleeping say that we can be woken, and look once more: only then is none missed."""
+        self._busy_since = None
+        if not self._idle_on_record:
+            self._store.set_idle(self._worker_id, True)
+            self._idle_on_record, self._look = True, True
+            return 0.0
+        self.empty = True
+        return max(0.0, min(self._next_look, self._next_due) - now)
+
+    def _give_back_stale(self, now: float) -> None:
+        """Jobs claimed ahead that have not started for long go back to where others can take them."""
+        if now - self._dispatched_at > STALE_AFTER:
+            self._take_back()
+
+    # -- suspects ---------------------------------------------------------------------------------------------
+
+    def _hold_for_suspect(self, now: float) -> bool:
+        """A job that took two workers with it runs alone. Returns whether to wait for that."""
+        if self._alone:
+            if self._slots.out:
+                return True
+            self._alone, self._look = False, True
+            return False
+        found = [(lanes, key) for lanes in self._lanes.values() for key in lanes.suspects if key[1] in self._registry.tasks]
+        if not found:
+            self._suspect_since = None
+            return False
+        if self._suspect_since is None:
+            self._suspect_since = now
+        waited = now - self._suspect_since
+        if self._slots.out and waited < SUSPECT_AT_LAST:
+            return waited > SUSPECT_PATIENCE
+        self._start_suspect(*found[0])
+        return self._alone
+
+    def _start_suspect(self, lanes: Lanes, key: tuple[str, str]) -> None:
+        task = self._registry.tasks[key[1]]
+        asked = time.monotonic()
+        jobs = self._store.claim(
+            lanes.queue,
+            [Lane(*key)],
+            1,
+            worker_id=self._worker_id,
+            lease_us=self._lease_us,
+            suspect=True,
+            limited=task.concurrency is not None,
+        )
+        self._suspect_since = None
+        if jobs:
+            self._alone = True
+            self._start(task.kind, lanes.queue, jobs, asked)
+        else:
+            lanes.suspects.pop(key, None)

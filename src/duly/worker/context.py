@@ -1,0 +1,178 @@
+"""The job that is being run, as its handler sees it: `current_job()`."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextvars import ContextVar
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from duly.domain.clock import from_us
+from duly.domain.errors import DulyError
+from duly.domain.json import clean_text
+from duly.domain.records import Claimed
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from duly.worker.registry import TaskDefinition
+
+LOG_BYTES = 65_536
+
+
+class Run:
+    """One execution under way. Handlers meet it as `current_job()`; the worker steers it."""
+
+    __slots__ = (
+        "_progress",
+        "asyncio_task",
+        "cancel_event",
+        "cancel_reason",
+        "child",
+        "definition",
+        "job",
+        "leased_at",
+        "log_bytes",
+        "log_lines",
+        "lost",
+        "phase",
+        "started_ns",
+        "stopping",
+        "thread_id",
+        "timed_out",
+    )
+
+    def __init__(self, job: Claimed, definition: TaskDefinition, leased_at: float) -> None:
+        self.job = job
+        self.definition = definition
+        self.leased_at = leased_at  # monotonic, read before the claim or renewal was sent
+        self.started_ns = 0
+        self.phase = 0  # 0 waits in this process, 1 runs, 2 has ended
+        self.cancel_event: threading.Event | None = None
+        self.cancel_reason: str | None = None
+        self.lost = False
+        self.stopping = False
+        self.timed_out = False
+        self.asyncio_task: asyncio.Task[object] | None = None
+        self.thread_id: int | None = None
+        self.child: object | None = None
+        self.log_lines: list[str] | None = None
+        self.log_bytes = 0
+        self._progress: tuple[float | None, str | None] | None = None
+
+    # -- what handlers use ------------------------------------------------------------------------------------
+
+    @property
+    def id(self) -> str:
+        """The job's id."""
+        return self.job.id
+
+    @property
+    def task(self) -> str:
+        """The name of the task."""
+        return self.job.task
+
+    @property
+    def queue(self) -> str:
+        """The queue it came from."""
+        return self.job.queue
+
+    @property
+    def tenant(self) -> str:
+        """Whose job it is; empty if nobody's in particular."""
+        return self.job.tenant
+
+    @property
+    def attempt(self) -> int:
+        """Which run this is, from 1."""
+        return self.job.attempt
+
+    @property
+    def max_attempts(self) -> int:
+        """How many runs it may have."""
+        return self.job.max_attempts
+
+    @property
+    def fence(self) -> int:
+        """A number that grows with every claim of this job: give it to other systems to refuse a run that was overtaken."""
+        return self.job.token
+
+    @property
+    def run_at(self) -> datetime:
+        """When it was due."""
+        return from_us(self.job.run_at)
+
+    @property
+    def deadline(self) -> float | None:
+        """When its time is up, on `time.monotonic()`; None without a timeout."""
+        if self.job.timeout_us is None:
+            return None
+        return (self.started_ns + self.job.timeout_us * 1_000) / 1e9
+
+    def cancelled(self) -> bool:
+        """Whether this run should stop: cancelled by a person, its lease lost, its time up, or the worker stopping."""
+        return self.cancel_reason is not None or self.lost or self.timed_out or self.stopping
+
+    def wait_cancelled(self, timeout: float) -> bool:
+        """Sleep up to `timeout` seconds, less if this run should stop. Returns whether it should."""
+        if self.cancel_event is None:
+            self.cancel_event = threading.Event()
+        if not self.cancelled():
+            self.cancel_event.wait(timeout)
+        return self.cancelled()
+
+    def progress(self, fraction: float | None, text: str | None = None) -> None:
+        """Say how far this run has come (0 to 1) and what it does; shown to people, written about twice a second."""
+        if fraction is not None:
+            fraction = min(1.0, max(0.0, float(fraction)))
+        self._progress = (fraction, None if text is None else clean_text(text, 500))
+
+    def log(self, line: str) -> None:
+        """Keep a line with this run. Lines of the logging module are kept by themselves."""
+        if self.log_lines is None:
+            self.log_lines = []
+        line = clean_text(line, 8_192)
+        size = len(line) + 1
+        if self.log_bytes + size > LOG_BYTES:
+            if self.log_lines and self.log_lines[-1] != "...":
+                self.log_lines.append("...")
+            return
+        self.log_bytes += size
+        self.log_lines.append(line)
+
+    # -- what the worker uses ---------------------------------------------------------------------------------
+
+    def take_progress(self) -> tuple[float | None, str | None] | None:
+        """The progress that has not been written yet."""
+        pending, self._progress = self._progress, None
+        return pending
+
+    def log_text(self) -> str | None:
+        """The lines kept, as one text."""
+        return None if self.log_lines is None else "\n".join(self.log_lines)
+
+    def ran_us(self, ended_ns: int) -> int:
+        """How long it ran."""
+        return (ended_ns - self.started_ns) // 1_000
+
+    def flag(self) -> None:
+        """Wake a handler that sleeps in `wait_cancelled`."""
+        if self.cancel_event is not None:
+            self.cancel_event.set()
+
+    def start(self) -> None:
+        """Note that the handler starts."""
+        self.phase = 1
+        self.started_ns = time.monotonic_ns()
+
+
+CURRENT: ContextVar[Run | None] = ContextVar("duly_current_job", default=None)
+
+
+def current_job() -> Run:
+    """The job whose handler is running here. An error outside a handler."""
+    run = CURRENT.get()
+    if run is None:
+        raise DulyError("current_job() was called outside a job. It works only inside a task that a worker runs")
+    return run

@@ -1,0 +1,126 @@
+"""One attempt, as a visible pipeline: prepare, run, conclude. The runners differ only in how they call the handler."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from duly.domain import outcome
+from duly.domain.errors import ArgumentsDoNotFit, Steer
+from duly.domain.json import decode, encode_result
+from duly.domain.records import Settled
+from duly.domain.retry import Backoff
+from duly.worker.context import Run
+from duly.worker.registry import Registry
+
+log = logging.getLogger("duly.worker")
+
+Concluded = tuple[Run, int, Settled]
+Conclude = Callable[[Concluded], None]
+
+
+class Unfit(Exception):
+    """Arguments that the code no longer accepts: the job is parked, the handler not called."""
+
+
+class Executor:
+    """Turns a claimed job into a call, and what the call did into a settled run."""
+
+    def __init__(self, registry: Registry, conclude: Conclude, *, max_result: int, now_us: Callable[[], int]) -> None:
+        self._registry = registry
+        self._conclude = conclude
+        self._max_result = max_result
+        self._now_us = now_us
+        self.around = bool(registry.around)
+
+    def prepare(self, run: Run) -> tuple[tuple[Any, ...] | list[Any], dict[str, Any]] | None:
+        """Decode the arguments. None if the run is over before it began: expired, cancelled, or they do not fit."""
+        job = run.job
+        if run.cancelled():
+            ended = outcome.cancelled(job, -1, run.cancel_reason, None) if run.cancel_reason else outcome.released(job)
+            self._end(run, ended)
+            return None
+        if job.expires_at is not None and job.expires_at <= self._now_us():
+            self._end(run, outcome.expired(job))
+            return None
+        try:
+            signature = run.definition.signature
+            values = signature.load(decode(job.args))
+            return ((), values) if run.definition.by_keyword else signature.split(values)
+        except ArgumentsDoNotFit as misfit:
+            self._end(run, Settled(job.id, job.token, "parked", "released", error=str(misfit)))
+        except Exception as error:  # a decoder of the user's own raised
+            self._end(run, Settled(job.id, job.token, "parked", "released", error=f"{type(error).__name__}: {error}"))
+        return None
+
+    @contextmanager
+    def surroundings(self, run: Run) -> Iterator[None]:
+        """Enter the middleware, first registered outermost."""
+        with ExitStack() as stack:
+            for around in self._registry.around:
+                stack.enter_context(around(run))
+            yield
+
+    def succeeded(self, run: Run, value: object) -> None:
+        """The handler returned."""
+        ended = time.monotonic_ns()
+        run.phase = 2
+        result = None
+        if value is not None:
+            value = run.definition.signature.dump_result(value)
+            result = encode_result(value, max_bytes=self._max_result).text
+        job = run.job
+        lines = None if run.log_lines is None else run.log_text()
+        settled = Settled(
+            job.id, job.token, "succeeded", "succeeded", 0, 0, 0, (ended - run.started_ns) // 1_000, 0, None, None, None, None, result, lines
+        )
+        self._conclude((run, ended, settled))
+
+    def raised(self, run: Run, error: BaseException) -> None:
+        """The handler raised: a failure, a signal to steer, or because it was told to stop."""
+        ended = time.monotonic_ns()
+        run.phase = 2
+        job, ran = run.job, run.ran_us(ended)
+        if run.timed_out and not isinstance(error, Steer):
+            error = outcome.timed_out(job.timeout_us or 0).with_traceback(error.__traceback__)
+        elif run.cancel_reason is not None and not isinstance(error, Steer):
+            self._conclude((run, ended, outcome.cancelled(job, ran, run.cancel_reason, run.log_text())))
+            return
+        elif run.stopping and not isinstance(error, Steer):
+            self._conclude((run, ended, outcome.released(job, ran)))
+            return
+        policy = run.definition.retry.with_max_attempts(job.max_attempts)
+        if job.retry is not None:
+            policy = _stored_policy(run, job.retry)
+        settled = outcome.after_error(job, error, policy, ran_us=ran, log=run.log_text(), random=random.random)
+        if settled.state == "failed":
+            self._tell_failure(run, error)
+        self._conclude((run, ended, settled))
+
+    def _end(self, run: Run, settled: Settled) -> None:
+        run.phase = 2
+        self._conclude((run, time.monotonic_ns(), settled))
+
+    def _tell_failure(self, run: Run, error: BaseException) -> None:
+        """Call the failure hooks. A hook that raises is logged and changes nothing."""
+        hooks = list(self._registry.on_failure)
+        if run.definition.on_failure is not None:
+            hooks.insert(0, run.definition.on_failure)
+        for hook in hooks:
+            try:
+                hook(run, error)
+            except Exception:
+                log.exception("on_failure hook %r raised for job %s", hook, run.job.id)
+
+
+def _stored_policy(run: Run, data: str) -> Backoff:
+    """The policy given at enqueue, with the exceptions that only this code knows."""
+    stored = Backoff.from_data(data, run.job.max_attempts)
+    declared = run.definition.retry
+    if declared.to_data() == data:
+        return declared.with_max_attempts(run.job.max_attempts)
+    return stored

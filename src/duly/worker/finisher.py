@@ -1,0 +1,138 @@
+"""Settles runs in batches: whatever ended while the last batch was written goes into the next."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+
+from duly.domain.records import HOLD, Settled
+from duly.domain.states import TERMINAL
+from duly.store.database import Hint
+from duly.store.store import Store
+from duly.worker.context import Run
+from duly.worker.executor import Concluded
+from duly.worker.registry import Kind
+
+log = logging.getLogger("duly.worker")
+
+LINGER = 0.003
+BATCH = 500
+KEYED = (HOLD["queued"], HOLD["live"])
+
+
+class Finisher:
+    """Takes concluded runs from any thread; `step` writes them."""
+
+    def __init__(
+        self,
+        store: Store,
+        held: dict[str, Run],
+        ended: Callable[[Counter[tuple[Kind, str]]], None],
+        *,
+        finished: Callable[[list[tuple[str, str]]], None],
+        due_in: Callable[[float], None],
+    ) -> None:
+        self._store = store
+        self._held = held
+        self._ended = ended
+        self._finished = finished
+        self._due_in = due_in
+        self._queue: deque[Concluded] = deque()
+        self._batch: list[Concluded] = []
+        self._asleep = threading.Event()
+        self.wake: Callable[[], None] = lambda: None
+        self.settled = 0
+        self.refused = 0
+
+    def conclude(self, concluded: Concluded) -> None:
+        """Take a run that ended. Called by the runners, for every job."""
+        self._queue.append(concluded)
+        if self._asleep.is_set():
+            self._asleep.clear()
+            self.wake()
+
+    def step(self) -> float:
+        """Write a batch. Returns how long to wait if there is nothing."""
+        self._collect()
+        if not self._batch:
+            self._asleep.set()
+            return 0.0 if self._queue else 1.0
+        if len(self._batch) < BATCH and len(self._batch) < len(self._held):
+            time.sleep(LINGER)  # others are about to end: one write for all
+            self._collect()
+        self.flush()
+        return 0.0
+
+    def _collect(self) -> None:
+        queue, batch = self._queue, self._batch
+        counts: Counter[tuple[Kind, str]] = Counter()
+        while queue and len(batch) < BATCH:
+            concluded = queue.popleft()
+            batch.append(concluded)
+            run = concluded[0]
+            counts[run.definition.kind, run.job.queue] += 1
+        if counts:
+            self._ended(counts)
+
+    def flush(self) -> None:
+        """Write what has been collected; on an error it stays for the next try."""
+        now = time.monotonic_ns()
+        plain = []
+        special = []
+        for run, ended_ns, settled in self._batch:
+            aged = settled._replace(age_us=(now - ended_ns) // 1_000)
+            if run.lost:
+                continue
+            if settled.state == "parked" or run.job.hold in KEYED:
+                special.append((run, aged))
+            else:
+                plain.append(aged)
+        accepted = self._store.settle(plain) if plain else set()
+        for run, settled in special:
+            if self._settle_special(run, settled):
+                accepted.add(settled.id)
+        self._done(accepted)
+
+    def _settle_special(self, run: Run, settled: Settled) -> bool:
+        if settled.state == "parked":
+            log.warning("job %s (%s) parked: %s", settled.id, run.job.task, settled.error)
+            return self._store.park(
+                settled.id,
+                settled.token,
+                reason="arguments",
+                detail=settled.error or "",
+                mark=run.definition.signature.fingerprint,
+            )
+        return self._store.settle_keyed(settled, run.job.hold)
+
+    def _done(self, accepted: set[str]) -> None:
+        limited = False
+        over: list[tuple[str, str]] = []
+        for run, _, settled in self._batch:
+            if settled.id in accepted:
+                self.settled += 1
+                if settled.state in TERMINAL:
+                    over.append((settled.id, settled.state))
+                elif settled.state == "scheduled":
+                    self._due_in(settled.delay_us / 1e6)
+            else:
+                self.refused += 1
+                log.warning(
+                    "job %s (%s): this run had lost its lease; what it did was not recorded", settled.id, run.job.task
+                )
+            if self._held.get(settled.id) is run:
+                del self._held[settled.id]
+            limited = limited or run.definition.concurrency is not None
+        queue = self._batch[0][0].job.queue if self._batch else ""
+        self._batch = []
+        self._finished(over)
+        if limited:
+            self._store.poke(Hint("look", queue))
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything that ended has been written."""
+        return not self._queue and not self._batch

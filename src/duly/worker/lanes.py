@@ -1,0 +1,77 @@
+"""What this worker believes about the lanes of one queue: which have jobs, and where to start in each.
+
+Only a belief: hints and claims change it, a look at the database corrects it. A lane's cursor lets a claim skip rows that
+were deleted but not yet vacuumed: it is used only while walking from the start is slow, and walks from the start go on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from duly.domain.records import Claimed, Lane
+
+SLOW_SECONDS = 0.003
+LOOK_EVERY = 1.0
+START_EVERY = 10.0
+MOST_LANES = 64
+
+
+class Lanes:
+    """The lanes of one queue."""
+
+    def __init__(self, queue: str) -> None:
+        self.queue = queue
+        self.heads: dict[tuple[str, str], int] = {}
+        self.suspects: dict[tuple[str, str], int] = {}
+        self.looked_at = float("-inf")
+        self._cursors: dict[tuple[str, str], Lane] = {}
+        self._slow_walks = 0.0
+        self._walked_from_start = 0.0
+
+    def hint(self, tenant: str, task: str, rank: int | None) -> None:
+        """Somebody says that a job came."""
+        key = (tenant, task)
+        known = self.heads.get(key)
+        low = rank if rank is not None else int(time.time() * 1e6)
+        self.heads[key] = low if known is None else min(known, low)
+        cursor = self._cursors.get(key)
+        if cursor is not None and (rank is None or rank < cursor.from_rank):
+            del self._cursors[key]
+
+    def seen(self, normal: Iterable[tuple[Lane, int]], suspects: Iterable[tuple[Lane, int]]) -> None:
+        """A look at the database says which lanes have jobs."""
+        self.heads = {(lane.tenant, lane.task): rank for lane, rank in normal}
+        self.suspects = {(lane.tenant, lane.task): rank for lane, rank in suspects}
+        self.looked_at = time.monotonic()
+
+    def must_look(self, now: float) -> bool:
+        """Whether it is time to look again while jobs flow."""
+        return now - self.looked_at >= LOOK_EVERY
+
+    def pick(self, tasks: Iterable[str]) -> list[Lane]:
+        """The lanes of these tasks that have jobs, lowest head first, where to start in each."""
+        wanted = set(tasks)
+        keys = sorted((rank, key) for key, rank in self.heads.items() if key[1] in wanted)
+        return [self._cursors.get(key, Lane(*key)) for _, key in keys[:MOST_LANES]]
+
+    def claimed(self, lanes: list[Lane], jobs: list[Claimed], asked: int, seconds: float) -> None:
+        """Learn from a claim: lanes that gave fewer than asked are empty; a slow walk earns a cursor."""
+        now = time.monotonic()
+        if len(jobs) < asked:
+            for lane in lanes:
+                key = (lane.tenant, lane.task)
+                if key in self._cursors:  # empty from the cursor on: only a walk from the start can say it is empty
+                    del self._cursors[key]
+                else:
+                    self.heads.pop(key, None)
+            return
+        from_start = all(key not in self._cursors for key in ((lane.tenant, lane.task) for lane in lanes))
+        if from_start:
+            self._walked_from_start = now
+        if seconds > SLOW_SECONDS + 0.00002 * asked or not from_start:
+            if now - self._walked_from_start > max(START_EVERY, 0):
+                self._cursors.clear()
+                return
+            for job in jobs:
+                self._cursors[job.tenant, job.task] = Lane(job.tenant, job.task, job.rank, job.id)

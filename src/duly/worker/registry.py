@@ -1,0 +1,97 @@
+"""What a process knows how to run. Names are keys, never import paths: nothing stored can name code."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from duly.domain.errors import DuplicateTask, UnknownTask
+from duly.domain.names import suggest
+from duly.domain.retry import DEFAULT, Backoff
+from duly.domain.signature import Signature
+
+
+class Kind(StrEnum):
+    """Where a handler runs."""
+
+    ASYNC = "async"
+    THREAD = "thread"
+    PROCESS = "process"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskDefinition:
+    """A registered function and how its jobs run unless the enqueuer says otherwise."""
+
+    name: str
+    fn: Callable[..., Any]
+    signature: Signature
+    kind: Kind
+    queue: str = "default"
+    priority: int = 0
+    retry: Backoff = DEFAULT
+    timeout_us: int | None = None
+    expires_us: int | None = None
+    concurrency: int | None = None
+    on_failure: Callable[[Any, BaseException], object] | None = None
+    by_keyword: bool = True
+    """Whether stored arguments can be passed as keywords as they are."""
+
+
+Around = Callable[[Any], AbstractContextManager[object]]
+
+
+@dataclass(slots=True)
+class Registry:
+    """The tasks and hooks of one `Duly`."""
+
+    tasks: dict[str, TaskDefinition] = field(default_factory=dict)
+    on_start: list[Callable[[], object]] = field(default_factory=list)
+    on_stop: list[Callable[[], object]] = field(default_factory=list)
+    on_failure: list[Callable[[Any, BaseException], object]] = field(default_factory=list)
+    around: list[Around] = field(default_factory=list)
+
+    def add(self, definition: TaskDefinition) -> None:
+        """Register a task; a second function under the same name is refused."""
+        present = self.tasks.get(definition.name)
+        if present is not None and not _same_function(present.fn, definition.fn):
+            raise DuplicateTask(
+                f"task {definition.name!r} is already registered for {_where(present.fn)}, and again for {_where(definition.fn)}. "
+                "Give one of them another name: @jobs.task(name=...)"
+            )
+        self.tasks[definition.name] = definition
+
+    def get(self, name: str) -> TaskDefinition:
+        """Find a task by its exact name."""
+        try:
+            return self.tasks[name]
+        except KeyError:
+            raise UnknownTask(
+                f"no task is named {name!r} here.{suggest(name, self.tasks)} Known: {', '.join(sorted(self.tasks)) or 'none'}"
+            ) from None
+
+    def add_around(self, function: Callable[[Any], object]) -> None:
+        """Register middleware: a context manager factory, or a generator function with one yield."""
+        if inspect.isgeneratorfunction(function):
+            self.around.append(contextmanager(function))
+        else:
+            self.around.append(function)  # type: ignore[arg-type]
+
+    def __iter__(self) -> Iterator[TaskDefinition]:
+        return iter(self.tasks.values())
+
+
+def _where(fn: Callable[..., object]) -> str:
+    return f"{getattr(fn, '__module__', '?')}.{getattr(fn, '__qualname__', fn)}"
+
+
+def _same_function(one: Callable[..., object], other: Callable[..., object]) -> bool:
+    """Whether two functions are one and the same by source: a module that is loaded again may register again."""
+    first, second = getattr(one, "__code__", None), getattr(other, "__code__", None)
+    if first is None or second is None:
+        return one is other
+    return bool(first.co_filename == second.co_filename and first.co_firstlineno == second.co_firstlineno)

@@ -1,0 +1,418 @@
+"""A worker: one process's claimer, runners, finisher, lease keeper, listener and upkeep, started and stopped together."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from duly.domain.errors import DulyError, WorkerError
+from duly.domain.ids import uuid7
+from duly.domain.outcome import released
+from duly.domain.records import WorkerRecord
+from duly.maintenance.prune import Retention, prune_some
+from duly.maintenance.rescue import rescue_dead, rescue_lapsed
+from duly.store.database import Hint
+from duly.store.store import Store
+from duly.worker import identity
+from duly.worker.capture import Capture
+from duly.worker.claimer import Claimer
+from duly.worker.context import Run
+from duly.worker.executor import Executor
+from duly.worker.finisher import Finisher
+from duly.worker.keeper import Keeper
+from duly.worker.registry import Kind, Registry
+from duly.worker.service import Service
+from duly.worker.slots import Pool, QueueShare, Slots
+
+log = logging.getLogger("duly.worker")
+
+SEE_EVERY = 10.0
+PEERS_EVERY = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSettings:
+    """How a worker behaves."""
+
+    queues: list[QueueShare] = field(default_factory=lambda: [QueueShare(name="default")])
+    thread_slots: int = 10
+    async_slots: int = 100
+    process_slots: int = 2
+    lease: float = 15.0
+    grace: float = 25.0
+    poll: float = 10.0
+    crash_limit: int = 3
+    maintenance_interval: float = 60.0
+    retention: Retention = field(default_factory=Retention)
+    max_result: int = 262_144
+    version: str = "0"
+    app_path: str | None = None
+    max_jobs: int | None = None
+    """Claim no more than this many, then stop: for ticks and for recycling."""
+
+
+class Runner(Protocol):
+    """What runs handlers of one kind."""
+
+    slots: int
+
+    def start(self) -> None:
+        """Get ready."""
+        ...
+
+    def submit(self, runs: list[Run]) -> None:
+        """Queue jobs; free slots take them at once."""
+        ...
+
+    def take_back(self) -> list[Run]:
+        """Take out jobs that have not begun."""
+        ...
+
+    def interrupt(self, run: Run) -> None:
+        """Stop a handler as far as its kind allows; why is noted on the run."""
+        ...
+
+    def stop(self, timeout: float) -> None:
+        """End."""
+        ...
+
+
+class Worker:
+    """Runs jobs in this process until stopped."""
+
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        settings: WorkerSettings,
+        *,
+        finished: Callable[[list[tuple[str, str]]], None] = lambda over: None,
+    ) -> None:
+        self.id = uuid7()
+        self.settings = settings
+        self._store = store
+        self._registry = registry
+        self._held: dict[str, Run] = {}
+        self._state = "new"
+        self._lock = threading.Lock()
+        self._stopped = threading.Event()
+        self._peers: list[WorkerRecord] = []
+        self._next_peers = self._next_see = self._next_prune = self._next_lapse = 0.0
+        self._refresh_peers = True
+        kinds = {task.kind for task in registry}
+        limits = {Kind.ASYNC: settings.async_slots, Kind.THREAD: settings.thread_slots, Kind.PROCESS: settings.process_slots}
+        self._slots = Slots({kind: Pool(limits[kind]) for kind in Kind if kind in kinds}, settings.queues)
+        self._finisher = Finisher(store.reserved("settle"), self._held, self._ended, finished=finished, due_in=self._due_in)
+        self._executor = Executor(registry, self._finisher.conclude, max_result=settings.max_result, now_us=self._now_us)
+        self._runners = {kind: self._make_runner(kind, limits[kind]) for kind in self._slots.pools}
+        lease_us = int(settings.lease * 1e6)
+        self._claimer = Claimer(
+            store.reserved("claim"),
+            registry,
+            self._slots,
+            worker_id=self.id,
+            lease_us=lease_us,
+            dispatch=self._dispatch,
+            take_back=self._take_back,
+            poll=self._poll,
+            most=settings.max_jobs,
+        )
+        self._keeper = Keeper(store.reserved("lease"), self.id, self._held, self._interrupt, lease=settings.lease)
+        self._claim_service = Service("claimer", self._claimer.step, on_error=self._lost_touch)
+        self._finish_service = Service("finisher", self._finisher.step)
+        self._keep_service = Service("keeper", self._keeper.step)
+        self._listen_service = Service("listener", self._listen)
+        self._upkeep_service = Service("upkeep", self._upkeep)
+        self._finisher.wake = self._finish_service.wake
+        self._capture = Capture()
+        self._clock_offset = 0
+
+    # -- life -------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start. A second start is an error."""
+        with self._lock:
+            if self._state != "new":
+                raise WorkerError("this worker has already been started. Make a new one")
+            self._state = "running"
+        self._clock_offset = self._store.now_us() - time.time_ns() // 1_000
+        self._waker = self._store.waker(self.id)
+        self._write_down()
+        for task in self._registry:
+            if task.concurrency is not None:
+                self._store.set_limit(task.name, task.concurrency)
+            self._store.release_parked(task.name, task.signature.fingerprint)
+        for hook in self._registry.on_start:
+            hook()
+        logging.getLogger().addHandler(self._capture)
+        for runner in self._runners.values():
+            runner.start()
+        for service in self._services():
+            service.start()
+        self._store.poke(Hint("workers"))
+
+    def _services(self) -> list[Service]:
+        return [
+            self._finish_service,
+            self._keep_service,
+            self._claim_service,
+            self._listen_service,
+            self._upkeep_service,
+        ]
+
+    def _write_down(self) -> None:
+        self._store.add_worker(
+            self.id,
+            identity.this_process(),
+            lease_us=int(self.settings.lease * 1e6),
+            queues=json.dumps([share.name for share in self.settings.queues]),
+            tasks=json.dumps(sorted(self._registry.tasks)),
+            slots=sum(pool.slots for pool in self._slots.pools.values()),
+            wake=self._waker.address,
+            version=self.settings.version,
+        )
+
+    def stop(self, grace: float | None = None) -> None:
+        """Stop claiming, let running handlers end within `grace` seconds, give back the rest unharmed."""
+        with self._lock:
+            if self._state in ("new", "stopped"):
+                self._state = "stopped"
+                self._stopped.set()
+                return
+            first = self._state == "running"
+            self._state = "draining"
+        if not first:
+            self._deadline = 0.0
+            self._stopped.wait()
+            return
+        self._deadline = time.monotonic() + (self.settings.grace if grace is None else grace)
+        self._claimer.paused = True
+        self._claim_service.stop()
+        self._take_back()
+        while self._held and time.monotonic() < self._deadline:
+            time.sleep(0.01)
+        self._interrupt_all()
+        self._shut_down()
+
+    def _interrupt_all(self) -> None:
+        """Tell what still runs to stop, wait a moment, and give back what did not."""
+        for run in list(self._held.values()):
+            run.stopping = True
+            self._interrupt(run)
+        until = time.monotonic() + 2.0
+        while self._held and time.monotonic() < until:
+            time.sleep(0.01)
+        left = [run for run in self._held.values() if run.phase != 2 and not run.lost]
+        for run in left:
+            run.lost = True  # what it still does is fenced off
+        if left:
+            log.warning("%d jobs did not stop in time and are given back", len(left))
+            self._settle_released(left)
+
+    def _settle_released(self, runs: list[Run]) -> None:
+        from duly.worker.finisher import KEYED
+
+        try:
+            self._store.settle([released(run.job) for run in runs if run.job.hold not in KEYED])
+            for run in runs:
+                if run.job.hold in KEYED:
+                    self._store.settle_keyed(released(run.job), run.job.hold)
+        except DulyError as error:
+            log.warning("jobs could not be given back: %s; others take them when their leases lapse", error)
+        for run in runs:
+            self._held.pop(run.job.id, None)
+
+    def _shut_down(self) -> None:
+        self._waker.close()
+        for service in self._services():
+            if service is not self._finish_service:
+                service.stop()
+        until = time.monotonic() + 5.0
+        while not self._finisher.idle and time.monotonic() < until:
+            self._finish_service.wake()
+            time.sleep(0.005)
+        self._finish_service.stop()
+        for runner in self._runners.values():
+            runner.stop(1.0)
+        logging.getLogger().removeHandler(self._capture)
+        for hook in self._registry.on_stop:
+            try:
+                hook()
+            except Exception:
+                log.exception("shutdown hook %r raised", hook)
+        try:
+            self._store.remove_worker(self.id)
+            self._store.poke(Hint("look"))
+        except DulyError as error:
+            log.warning("could not sign off: %s", error)
+        self._waker.dispose()
+        with self._lock:
+            self._state = "stopped"
+        self._stopped.set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until this worker has stopped."""
+        return self._stopped.wait(timeout)
+
+    def __enter__(self) -> Worker:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    # -- between the parts ------------------------------------------------------------------------------------
+
+    def _make_runner(self, kind: Kind, slots: int) -> Runner:
+        match kind:
+            case Kind.ASYNC:
+                from duly.worker.runner_async import AsyncRunner
+
+                return AsyncRunner(slots, self._executor)
+            case Kind.THREAD:
+                from duly.worker.runner_thread import ThreadRunner
+
+                return ThreadRunner(slots, self._executor)
+            case Kind.PROCESS:
+                from duly.worker.runner_process import ProcessRunner
+
+                return ProcessRunner(slots, self._executor, app_path=self.settings.app_path)
+
+    def _dispatch(self, kind: Kind, runs: list[Run]) -> None:
+        idle = not self._held
+        for run in runs:
+            self._held[run.job.id] = run
+        self._runners[kind].submit(runs)
+        if idle:
+            self._keep_service.wake()
+
+    def _take_back(self) -> None:
+        """Give back what has not begun."""
+        for runner in self._runners.values():
+            for run in runner.take_back():
+                if not run.lost:
+                    run.phase = 2
+                    self._finisher.conclude((run, time.monotonic_ns(), released(run.job)))
+
+    def _interrupt(self, run: Run) -> None:
+        self._runners[run.definition.kind].interrupt(run)
+
+    def _ended(self, counts: Counter[tuple[Kind, str]]) -> None:
+        for (kind, queue), n in counts.items():
+            self._slots.ended(kind, queue, n)
+        self._claim_service.wake()
+
+    def _due_in(self, seconds: float) -> None:
+        self._claimer.due_in(seconds)
+        self._claim_service.wake()
+
+    def _poll(self) -> float:
+        return min(self.settings.poll, self._waker.polls_every)
+
+    def _now_us(self) -> int:
+        return time.time_ns() // 1_000 + self._clock_offset
+
+    def _lost_touch(self, error: Exception) -> None:
+        """After an error the claim's reply may be lost: what the database says we hold and we do not know goes back."""
+        try:
+            unknown = [pair for pair in self._store.held_by(self.id) if pair[0] not in self._held]
+            time.sleep(0.05)
+            unknown = [pair for pair in unknown if pair[0] not in self._held]
+            if unknown:
+                self._store.give_back(unknown)
+        except DulyError:
+            return  # still out of touch: the next error comes here again
+
+    def _listen(self) -> float:
+        hints = self._waker.wait(30.0)
+        if hints:
+            if any(hint.kind == "cancel" for hint in hints):
+                self._keeper.look_for_cancels = True
+                self._keep_service.wake()
+            if any(hint.kind in ("workers", "look") for hint in hints):
+                self._refresh_peers = True
+            self._claimer.hint(hints)
+            self._claim_service.wake()
+        return 0.0
+
+    def upkeep_now(self) -> None:
+        """Rescue and prune now, for ticks: there may be no worker that stays."""
+        self._rescue_lapsed(time.monotonic())
+        prune_some(self._store, self.settings.retention)
+
+    # -- upkeep -----------------------------------------------------------------------------------------------
+
+    def _upkeep(self) -> float:
+        now = time.monotonic()
+        if now >= self._next_see:
+            self._see(now)
+        if now >= self._next_lapse:
+            self._rescue_lapsed(now)
+        self._watch_peers(now)
+        if now >= self._next_prune:
+            self._next_prune = now + self.settings.maintenance_interval
+            prune_some(self._store, self.settings.retention)
+        return PEERS_EVERY
+
+    def _see(self, now: float) -> None:
+        """Say that we live; learn when something may be due or lapse."""
+        self._next_see = now + min(SEE_EVERY, self.settings.lease)
+        known, due, lapse = self._store.see_worker(self.id, self._state)
+        if not known:
+            self._write_down()
+        if due is not None:
+            self._claimer.due_in(due / 1e6)
+        if lapse is not None:
+            self._next_lapse = min(self._next_lapse, now + max(0.0, lapse / 1e6))
+
+    def _rescue_lapsed(self, now: float) -> None:
+        """Rescue what has lapsed. Leases only ever grow, so nothing can lapse before the earliest one."""
+        self._next_lapse = now + self.settings.lease
+        lease_us = int(self.settings.lease * 1e6)
+        if self._store.database.unbroken_us() < lease_us:
+            self._next_lapse = now + max(0.2, (lease_us - self._store.database.unbroken_us()) / 1e6)
+            return
+        rescue_lapsed(self._store, lease_us=lease_us, crash_limit=self.settings.crash_limit)
+        lapse = self._store.next_lapse_us()
+        if lapse is not None:
+            self._next_lapse = now + min(self.settings.lease, max(0.2, lapse / 1e6))
+
+    def _watch_peers(self, now: float) -> None:
+        """Once a second see whether a worker process on this host has ended."""
+        if self._refresh_peers or now >= self._next_peers:
+            self._refresh_peers, self._next_peers = False, now + 60.0
+            self._peers = [worker for worker in self._store.workers() if worker.id != self.id]
+        dead = [worker for worker in self._peers if identity.is_gone(worker.process)]
+        if dead:
+            rescue_dead(self._store, dead, identity.is_gone, crash_limit=self.settings.crash_limit)
+            self._refresh_peers = True
+            self._claimer.hint([Hint("look")])
+            self._claim_service.wake()
+
+    # -- for those who watch ----------------------------------------------------------------------------------
+
+    @property
+    def busy(self) -> int:
+        """How many jobs this worker holds."""
+        return len(self._held)
+
+    @property
+    def claimed(self) -> int:
+        """How many jobs this worker has claimed."""
+        return self._claimer.claimed
+
+    @property
+    def settled(self) -> int:
+        """How many runs this worker has ended."""
+        return self._finisher.settled
+
+    @property
+    def idle(self) -> bool:
+        """Whether it holds nothing and its last look found nothing, or it has claimed all it may."""
+        return (self._claimer.empty or self._claimer.used_up) and not self._held and self._finisher.idle
