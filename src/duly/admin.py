@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,11 @@ class Admin:
     """The operator's verbs. Mixed into `Duly`."""
 
     store: Store
-    retention: Retention
+
+    @property
+    def retention(self) -> Retention:
+        """How long finished jobs are kept."""
+        raise NotImplementedError
 
     # -- look -------------------------------------------------------------------------------------------------
 
@@ -50,7 +55,7 @@ class Admin:
         before: str | None = None,
         limit: int = 100,
         offset: int = 0,
-    ) -> list[Job[Any]]:
+    ) -> builtins.list[Job[Any]]:
         """List jobs, newest first. `before` is the id of the last job of the page before."""
         if not 0 < limit <= MOST_LISTED:
             raise InvalidOption(f"limit must be 1 to {MOST_LISTED}, not {limit}")
@@ -67,11 +72,11 @@ class Admin:
         )
         return [Job(self._app, record.id, record=record) for record in self.store.find(wanted)]
 
-    def runs(self, *, task: str | None = None, tenant: str | None = None, limit: int = 100) -> list[Run]:
+    def runs(self, *, task: str | None = None, tenant: str | None = None, limit: int = 100) -> builtins.list[Run]:
         """The newest runs."""
         return [Run(record) for record in self.store.recent_runs(task=task, tenant=tenant, n=limit)]
 
-    def workers(self) -> list[WorkerRecord]:
+    def workers(self) -> builtins.list[WorkerRecord]:
         """Every worker on record."""
         return self.store.workers()
 

@@ -25,7 +25,7 @@ from duly.store import ops_enqueue
 from duly.store.call import Op
 from duly.store.database import Hint
 from duly.store.store import Store, open_database
-from duly.task import Duration, Task
+from duly.task import AsyncTask, Duration, Task
 from duly.worker.registry import Kind, Registry, TaskDefinition
 from duly.worker.slots import QueueShare
 from duly.worker.worker import WorkerSettings
@@ -76,7 +76,7 @@ class Duly(Admin):
     # -- tasks ------------------------------------------------------------------------------------------------
 
     @overload
-    def task(self, function: Callable[P, Awaitable[R]], /) -> Task[P, R]: ...  # type: ignore[overload-overlap]
+    def task(self, function: Callable[P, Awaitable[R]], /) -> AsyncTask[P, R]: ...
 
     @overload
     def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
@@ -96,15 +96,38 @@ class Duly(Admin):
         on_failure: Callable[[Any, BaseException], object] | None = None,
     ) -> TaskDecorator: ...
 
-    def task(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    def task(
+        self,
+        function: Callable[..., Any] | None = None,
+        *,
+        name: str | None = None,
+        queue: str = "default",
+        priority: int = 0,
+        retry: Backoff | None = None,
+        timeout: Duration | None = None,
+        expires: Duration | None = None,
+        concurrency: int | None = None,
+        isolation: str | None = None,
+        on_failure: Callable[[Any, BaseException], object] | None = None,
+    ) -> Any:
         """Declare a task, with or without parentheses.
 
         `concurrency`: how many of its jobs may run at once in all processes together. `isolation="process"`: each in a
         child process that can be killed. `on_failure(job, error)`: called when a job has failed for good.
         """
-        if function is None:
-            return TaskDecorator(self, options)
-        return TaskDecorator(self, options)(function)
+        options = {
+            "name": name,
+            "queue": queue,
+            "priority": priority,
+            "retry": retry,
+            "timeout": timeout,
+            "expires": expires,
+            "concurrency": concurrency,
+            "isolation": isolation,
+            "on_failure": on_failure,
+        }
+        decorator = TaskDecorator(self, options)
+        return decorator if function is None else decorator(function)
 
     def declare(self, function: Callable[..., Any], options: Mapping[str, Any]) -> Task[..., Any]:
         """Register a function as a task; what the decorator does."""
@@ -118,7 +141,7 @@ class Duly(Admin):
             kind=_kind_of(function, options.get("isolation")),
             queue=check_queue_name(options.get("queue", "default")),
             priority=check_priority(options.get("priority", 0)),
-            retry=options.get("retry") or DEFAULT,
+            retry=DEFAULT if options.get("retry") is None else options["retry"],
             timeout_us=_positive(options.get("timeout"), "timeout"),
             expires_us=_positive(options.get("expires"), "expires"),
             concurrency=_slots(options.get("concurrency")),
@@ -126,7 +149,8 @@ class Duly(Admin):
             by_keyword=signature.by_keyword,
         )
         self.registry.add(definition)
-        return Task(self, definition)
+        make = AsyncTask if definition.kind is Kind.ASYNC else Task
+        return make(self, definition)
 
     def __getitem__(self, name: str) -> Task[..., Any]:
         """The task of that name."""
@@ -259,7 +283,7 @@ class TaskDecorator:
         self._options = options
 
     @overload
-    def __call__(self, function: Callable[P, Awaitable[R]]) -> Task[P, R]: ...  # type: ignore[overload-overlap]
+    def __call__(self, function: Callable[P, Awaitable[R]]) -> AsyncTask[P, R]: ...
 
     @overload
     def __call__(self, function: Callable[P, R]) -> Task[P, R]: ...

@@ -316,8 +316,12 @@ class Job(Generic[R]):
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[str] = loop.create_future()
 
+        def settle(state: str) -> None:
+            if not ended.done():
+                ended.set_result(state)
+
         def tell(state: str) -> None:
-            loop.call_soon_threadsafe(lambda: ended.done() or ended.set_result(state))
+            loop.call_soon_threadsafe(settle, state)
 
         self._app.waiters.add(self.id, tell)
         try:

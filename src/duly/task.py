@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import update_wrapper
@@ -191,9 +191,9 @@ class Task(Generic[P, R]):
         options, task = self._options, self.definition
         if options.run_at is not None and options.delay is not None:
             raise InvalidOption("give run_at or delay, not both")
-        retry = options.retry or task.retry
+        retry = task.retry if options.retry is None else options.retry
         attempts = retry.max_attempts if options.max_attempts is None else options.max_attempts
-        if not isinstance(attempts, int) or isinstance(attempts, bool) or attempts < 1:
+        if type(attempts) is not int or attempts < 1:
             raise InvalidOption(f"max_attempts must be a whole number from 1 on, not {attempts!r}")
         unique = self._unique()
         expires_at, expires_us = self._expiry()
@@ -234,4 +234,9 @@ class Task(Generic[P, R]):
         return None, micros(to_timedelta(expires, "expires"))
 
 
-TaskFunction = Callable[P, R]
+class AsyncTask(Task[P, R]):
+    """A task whose function is `async def`: calling it gives a coroutine."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Awaitable[R]:  # type: ignore[override]
+        """Run it in place: await what this returns."""
+        return self.definition.fn(*args, **kwargs)  # type: ignore[no-any-return]

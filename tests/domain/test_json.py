@@ -153,6 +153,7 @@ def test_what_contains_itself_is_refused_with_the_path_where_it_does() -> None:
 def test_what_is_shared_but_does_not_contain_itself_is_accepted() -> None:
     shared = [1]
     assert encode_args({"a": shared, "b": [shared, shared]}) == '{"a":[1],"b":[[1],[1]]}'
+    assert encode_args([shared, shared, "\\u0000"]) == r'[[1],[1],"\\u0000"]'  # looked at more closely
 
 
 def test_a_hundred_levels_are_accepted_and_ten_thousand_refused() -> None:
@@ -367,6 +368,15 @@ def test_a_result_that_is_too_large_becomes_a_note_that_says_so(value: object) -
     assert not exact
 
 
+def test_a_small_value_that_would_be_a_huge_text_is_given_up_early() -> None:
+    value: Any = [object()]
+    for _ in range(40):
+        value = [value, value]
+    text, exact = encode_result(value)
+    assert text == '{"cut":"The result is more than 262144 bytes of JSON, which is the limit."}'
+    assert not exact
+
+
 # ---- Errors and other text
 
 
@@ -426,6 +436,18 @@ def test_the_cause_of_an_exception_is_in_its_traceback() -> None:
         described = describe_exception(error)
     assert "OSError: disk full" in described.traceback
     assert "direct cause" in described.traceback
+
+
+def test_long_messages_do_not_push_the_frames_out_of_a_traceback() -> None:
+    error: BaseException | None = None
+    for name in ("first", "second", "third"):
+        outer = caught(ValueError(name + "x" * 50_000))
+        outer.__cause__ = error
+        error = outer
+    assert error is not None
+    text = describe_exception(error).traceback
+    assert text.count("raise error") == 3
+    assert "ValueError: secondxxx" in text
 
 
 @pytest.mark.parametrize("raised", [ValueError, SystemExit, KeyboardInterrupt, RecursionError, MemoryError])

@@ -370,6 +370,8 @@ def test_an_int_for_a_float_is_stored_as_a_float() -> None:
 def test_enums_pass_as_the_number_or_text_that_they_are() -> None:
     assert stored(signature_of(int), Level.HIGH) == {"x": 2}
     assert stored(signature_of(str), Word.YES) == {"x": "yes"}
+    bound = signature_of(str).bind((), {"x": Word.YES})["x"]
+    assert type(bound) is str
 
 
 def test_the_stored_forms_are_readable() -> None:

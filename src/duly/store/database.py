@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, Protocol, TypeVar
 
+from duly.domain.clock import Clock
 from duly.store.call import Dialect, Op
 
 R = TypeVar("R")
@@ -52,6 +53,11 @@ class Database(Protocol):
     """A database that store operations run on."""
 
     dialect: Dialect
+
+    @property
+    def clock(self) -> Clock:
+        """Where the time comes from."""
+        ...
 
     def write(self, op: Callable[[], Op[R]], *, atomic: bool = True, again: bool = True) -> R:
         """Run an operation in a transaction of its own.

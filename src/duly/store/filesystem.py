@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
-NETWORK = frozenset(
-    "nfs nfs4 cifs smb smb2 smb3 smbfs 9p afs ceph glusterfs lustre gpfs beegfs fuse.sshfs fuse.glusterfs fuse.s3fs "
-    "fuse.rclone fuse.cephfs davfs ncpfs coda ocfs2".split()
-)
+_KERNEL = "nfs nfs4 cifs smb smb2 smb3 smbfs 9p afs ceph glusterfs lustre gpfs beegfs davfs ncpfs coda ocfs2 gfs2 vboxsf"
+_FUSE = "sshfs glusterfs s3fs rclone cephfs ceph gcsfuse goofys juicefs"
+NETWORK = frozenset(_KERNEL.split()) | {f"fuse.{name}" for name in _FUSE.split()}
+_ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
 def kind_of(path: Path, mounts: str | None = None) -> str:
@@ -23,7 +24,7 @@ def kind_of(path: Path, mounts: str | None = None) -> str:
         parts = line.split()
         if len(parts) < 3:
             continue
-        point = parts[1].replace("\\040", " ").rstrip("/") or "/"
+        point = _ESCAPE.sub(lambda found: chr(int(found[1], 8)), parts[1]).rstrip("/") or "/"
         inside = point == "/" or target == point or target.startswith(point + "/")
         if inside and len(point) >= len(best):
             best, kind = point, parts[2]

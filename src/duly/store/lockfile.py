@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,11 +18,23 @@ except ImportError:  # Windows: SQLite's own lock alone keeps writers apart
 
 
 class LockFile:
-    """Held by at most one process at a time; the kernel frees it when a process ends."""
+    """Held by at most one process at a time; the kernel frees it when a process ends.
+
+    A forked child closes its copy at once: else a lock would outlive the parent that holds it. Closing a copy frees
+    nothing while the parent lives.
+    """
+
+    _inherited: weakref.WeakSet[LockFile] = weakref.WeakSet()
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._fd: int | None = None
+        self._inherited.add(self)
+
+    @classmethod
+    def _close_after_fork(cls) -> None:
+        for lock in cls._inherited:
+            lock.close()
 
     @contextmanager
     def held(self, timeout: float) -> Iterator[None]:
@@ -35,8 +48,8 @@ class LockFile:
         try:
             yield
         finally:
-            assert self._fd is not None
-            fcntl.flock(self._fd, fcntl.LOCK_UN)
+            if self._fd is not None:
+                fcntl.flock(self._fd, fcntl.LOCK_UN)
 
     def _open(self) -> None:
         try:
@@ -68,3 +81,7 @@ class LockFile:
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=LockFile._close_after_fork)

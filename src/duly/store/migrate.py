@@ -43,7 +43,9 @@ def check_version(found: int | None, dialect: Dialect, where: str) -> None:
     if found is None:
         raise SchemaMissing(f"{where} has no tables of duly yet. Run: duly migrate --url {where}")
     if found < wanted:
-        raise SchemaTooOld(f"{where} has schema version {found}, this duly needs {wanted}. Run: duly migrate --url {where}")
+        raise SchemaTooOld(
+            f"{where} has schema version {found}, this duly needs {wanted}. Run: duly migrate --url {where}"
+        )
     if found > wanted:
         raise SchemaTooNew(
             f"{where} has schema version {found}, this duly knows {wanted}. "

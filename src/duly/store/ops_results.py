@@ -21,4 +21,4 @@ def ended_among(dialect: Dialect, ids: Sequence[str]) -> Op[dict[str, str]]:
 def last_run(job_id: str) -> Op[RunRecord | None]:
     """The last run of a job."""
     rows = yield Call("last_run", {"id": job_id})
-    return RunRecord._make(rows[0]) if rows else None  # type: ignore[arg-type]
+    return RunRecord._make(rows[0]) if rows else None

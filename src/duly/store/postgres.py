@@ -12,7 +12,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import urlsplit, urlunsplit
 
 from duly.domain.clock import Clock
@@ -25,6 +26,7 @@ from duly.store.statements import Compiled, check_schema
 
 if TYPE_CHECKING:
     import psycopg
+    from psycopg import Connection
 
 R = TypeVar("R")
 TRIES = 5
@@ -83,12 +85,12 @@ class PostgresDatabase:
 
         try:
             try:
-                connection = psycopg.connect(self.url, autocommit=True, options=self._options, **CONNECT)  # type: ignore[arg-type]
+                connection = psycopg.connect(self.url, autocommit=True, options=self._options, **CONNECT)
             except psycopg.OperationalError as error:
                 if "startup parameter" not in str(error):
                     raise
                 self._options = ""  # a pooler that takes no options
-                connection = psycopg.connect(self.url, autocommit=True, **CONNECT)  # type: ignore[arg-type]
+                connection = psycopg.connect(self.url, autocommit=True, **CONNECT)
         except (psycopg.Error, UnicodeError, ValueError) as error:
             raise DatabaseUnavailable(
                 f"cannot connect to {self.safe_url}: {_first_line(error)}. Check the address and that the server is running"
@@ -96,7 +98,7 @@ class PostgresDatabase:
         connection.prepare_threshold = self._prepare
         for name in ("uuid", "json"):
             connection.adapters.register_loader(name, TextLoader)
-        return connection
+        return cast("Connection[tuple[Any, ...]]", connection)
 
     @property
     def safe_url(self) -> str:
@@ -137,7 +139,7 @@ class PostgresDatabase:
         found = connection.execute("SELECT to_regclass(%s)", (f'"{self.schema}".schema_version',)).fetchone()
         if not found or found[0] is None:
             return None
-        row = connection.execute(f'SELECT max(version) FROM "{self.schema}".schema_version').fetchone()  # type: ignore[arg-type]
+        row = connection.execute(f'SELECT max(version) FROM "{self.schema}".schema_version').fetchone()
         return int(row[0]) if row and row[0] is not None else None
 
     # -- running ----------------------------------------------------------------------------------------------
@@ -199,17 +201,27 @@ class PostgresDatabase:
         params = call.params
         if self._clock.manual and ("now" in order or "lease_now" in order):
             params = {**params, "now": self._clock.now_us(), "lease_now": self._clock.lease_us()}
-        cursor = connection.execute(sql, params)  # type: ignore[arg-type]
+        cursor = connection.execute(sql, params)
         return cursor.fetchall() if cursor.description is not None else ()
 
     def _copy(self, connection: psycopg.Connection, call: CopyIn) -> Rows:
         cursor = connection.cursor()
-        with cursor.copy(f'COPY "{self.schema}".{call.table} ({call.columns}) FROM STDIN') as out:  # type: ignore[arg-type]
+        with cursor.copy(f'COPY "{self.schema}".{call.table} ({call.columns}) FROM STDIN') as out:
             for start in range(0, len(call.data), 2_000):
                 out.write("".join(call.data[start : start + 2_000]))
         return ()
 
     # -- the rest of the protocol -----------------------------------------------------------------------------
+
+    @property
+    def clock(self) -> Clock:
+        """Where the time comes from. The server's is used unless this one is moved by hand."""
+        return self._clock
+
+    @property
+    def notifies(self) -> bool:
+        """Whether workers listen, so that a NOTIFY makes sense."""
+        return self._notify
 
     def reserved(self, purpose: str) -> PostgresDatabase:
         """The same database by one connection that nobody else can take."""
@@ -250,7 +262,7 @@ class PostgresDatabase:
                     connection.execute("SET LOCAL lock_timeout = '3s'")
                     connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (f"duly migrate {self.schema}",))
                     for sql in migration_sql(self.schema, self._version_or_none(connection), applied):
-                        connection.execute(sql)  # type: ignore[arg-type]
+                        connection.execute(sql)
                 break
             except psycopg.errors.LockNotAvailable as error:
                 applied.clear()
@@ -315,7 +327,7 @@ def _first_line(error: BaseException) -> str:
     return lines[0] if lines else type(error).__name__
 
 
-def _import_psycopg():  # type: ignore[no-untyped-def]
+def _import_psycopg() -> ModuleType:
     try:
         import psycopg
     except ImportError as error:

@@ -68,7 +68,7 @@ class PostgresWaker:
         fresh = self._ensure_listening()
         if fresh:
             return [Hint("look")]
-        sources = [self._inner] if self._connection is None else [self._inner, self._connection.fileno()]
+        sources = [self._inner.fileno()] if self._connection is None else [self._inner.fileno(), self._connection.fileno()]
         if self._connection is None:
             timeout = min(timeout, RECONNECT_EVERY)
         ready, _, _ = select.select(sources, [], [], timeout)
@@ -101,7 +101,7 @@ class PostgresWaker:
         self._next_connect = now + RECONNECT_EVERY
         try:
             self._connection = self._connect()
-            self._connection.execute(f'LISTEN "{self._channel}"')  # type: ignore[arg-type]
+            self._connection.execute(f'LISTEN "{self._channel}"')
             heard = self._connection.execute("SELECT 1 FROM pg_listening_channels()").fetchone()
         except Exception as error:
             self._drop()

@@ -29,6 +29,7 @@ from duly.store.statements import Compiled
 R = TypeVar("R")
 CHECKPOINT_BYTES = 4 << 20
 RESET_BYTES = 24 << 20
+CHECKPOINT_PAUSE = 0.25
 BUSY_SECONDS = 30.0
 GROUP = 256
 LONG_WAIT = 1.0
@@ -59,9 +60,11 @@ class SqliteDatabase:
         *,
         synchronous: str = "full",
         allow_network_disk: bool = False,
+        busy_seconds: float = BUSY_SECONDS,
         connect: Callable[[str], sqlite3.Connection] | None = None,
     ) -> None:
         self.path = path
+        self._busy_seconds = busy_seconds
         self._clock = clock
         self._synchronous = synchronous
         self._allow_network_disk = allow_network_disk
@@ -82,6 +85,7 @@ class SqliteDatabase:
         self._lock_file = LockFile(self.path.with_name(self.path.name + "-duly.lock"))
         self._checked = False
         self._unbroken_since = time.monotonic()
+        self._next_checkpoint = 0.0
 
     def _check_fork(self) -> None:
         """In a forked child drop what the parent opened, without closing: a close here could harm the parent's file."""
@@ -90,9 +94,10 @@ class SqliteDatabase:
             self._reset()
 
     def _open(self, *, writer: bool) -> sqlite3.Connection:
+        connection = None
         try:
             connection = self._connect_with(str(self.path))
-            connection.execute(f"PRAGMA busy_timeout={int(BUSY_SECONDS * 1000)}")
+            self._wait_at_most(connection, self._busy_seconds)
             if writer:
                 self._set_wal(connection)
                 connection.execute(f"PRAGMA synchronous={self._synchronous.upper()}")
@@ -101,9 +106,15 @@ class SqliteDatabase:
             else:
                 connection.execute("PRAGMA query_only=1")
             connection.execute("PRAGMA temp_store=MEMORY")
-        except (sqlite3.Error, ValueError, OSError) as error:
-            raise self._explain(error) from error
+        except Exception as error:
+            if connection is not None:
+                connection.close()
+            raise self._explained(error) from error
         return connection
+
+    @staticmethod
+    def _wait_at_most(connection: sqlite3.Connection, seconds: float) -> None:
+        connection.execute(f"PRAGMA busy_timeout={int(seconds * 1000)}").fetchall()
 
     def _set_wal(self, connection: sqlite3.Connection) -> None:
         mode = str(connection.execute("PRAGMA journal_mode=WAL").fetchone()[0]).lower()
@@ -113,8 +124,8 @@ class SqliteDatabase:
                 "Put the database on a local disk that allows shared memory"
             )
 
-    def _first_use(self) -> None:
-        """Check the version of SQLite, the disk and the tables, once; make the tables if there are none."""
+    def _check_disk(self) -> None:
+        """Refuse an SQLite, a folder or a disk that will not do, before anything is written there."""
         if sqlite3.sqlite_version_info < (3, 35):
             raise UnsupportedDatabase(
                 f"SQLite {sqlite3.sqlite_version} is too old: duly needs 3.35 or newer. "
@@ -128,6 +139,9 @@ class SqliteDatabase:
                 f"{self.path} is on a network disk ({filesystem.kind_of(folder)}), where SQLite's WAL is not safe. "
                 "Use a local disk or PostgreSQL, or set allow_network_disk if only one host ever opens it"
             )
+
+    def _check_tables(self) -> None:
+        """Check that the tables fit this code; make them if there are none."""
         if self._version() is None:
             self._migrate_locked()
         migrate.check_version(self._version(), Dialect.SQLITE, f"sqlite:///{self.path}")
@@ -137,7 +151,7 @@ class SqliteDatabase:
         assert self._writer is not None
         try:
             row = self._writer.execute("SELECT max(version) FROM duly_schema_version").fetchone()
-        except Exception as error:  # libsql raises errors of its own
+        except sqlite3.OperationalError as error:
             if "no such table" in str(error):
                 return None
             raise
@@ -146,7 +160,8 @@ class SqliteDatabase:
     def migrate(self) -> list[int]:
         """Bring the tables up to this version. Returns the versions applied."""
         self._check_fork()
-        with self._leader, self._lock_file.held(BUSY_SECONDS):
+        self._check_disk()
+        with self._leader, self._lock_file.held(self._busy_seconds):
             if self._writer is None:
                 self._writer = self._open(writer=True)
             return self._migrate_locked()
@@ -161,18 +176,19 @@ class SqliteDatabase:
                 "(version integer PRIMARY KEY, name text NOT NULL, applied_at integer NOT NULL)"
             )
             present = self._version() or 0
+            if present > migrate.newest(Dialect.SQLITE):
+                migrate.check_version(present, Dialect.SQLITE, f"sqlite:///{self.path}")
             for step in migrate.migrations(Dialect.SQLITE):
                 if step.version > present:
                     for statement in migrate.statements(step.sql):
                         writer.execute(statement)
-                    writer.execute(
-                        "INSERT INTO duly_schema_version VALUES (?, ?, ?)", (step.version, step.name, self._clock.now_us())
-                    )
+                    row = (step.version, step.name, self._clock.now_us())
+                    writer.execute("INSERT INTO duly_schema_version VALUES (?1, ?2, ?3)", row)
                     applied.append(step.version)
             writer.execute("COMMIT")
         except Exception as error:
             self._roll_back()
-            raise self._explain(error) from error
+            raise self._explained(error) from error
         return applied
 
     # -- writing ----------------------------------------------------------------------------------------------
@@ -183,64 +199,70 @@ class SqliteDatabase:
         entry = _Pending(op)
         self._pending.append(entry)  # type: ignore[arg-type]
         with self._leader:
-            if not entry.done:
-                self._commit_group()
+            while not entry.done:
+                self._commit_group(entry)
         if entry.error is not None:
             raise entry.error
         return entry.result  # type: ignore[return-value]
 
-    def _commit_group(self) -> None:
-        """As leader: commit everything that waits, together."""
+    def _commit_group(self, mine: _Pending[R]) -> None:
+        """As leader: commit what waits, together. More than one group may go before `mine`."""
         group: list[_Pending[object]] = []
         while self._pending and len(group) < GROUP:
             group.append(self._pending.popleft())
         try:
-            with self._transaction() as connection:
+            with self._writing() as connection:
                 for entry in group:
                     self._run_entry(connection, entry, alone=len(group) == 1)
-        except BaseException as error:
-            explained = error if isinstance(error, DulyError) else self._explain(error)
+                connection.execute("COMMIT")
+                for entry in group:
+                    entry.done = True
+                self._checkpoint(connection)
+        except Exception as error:
+            explained = self._explained(error)
             for entry in group:
-                entry.error = entry.error or explained
-            if not isinstance(error, Exception):
-                raise
-        finally:
-            for entry in group:
-                entry.done = True
+                if not entry.done:
+                    entry.error, entry.done = entry.error or explained, True
+        except BaseException:  # this thread is told to stop: what others asked for goes into the next commit
+            self._pending.extendleft(entry for entry in reversed(group) if not (entry.done or entry is mine))
+            raise
 
     @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """Hold the lock file and a write transaction, rolled back unless it is committed inside."""
         asked = time.monotonic()
-        with self._lock_file.held(BUSY_SECONDS):
-            if self._writer is None:
-                self._writer = self._open(writer=True)
+        try:
             if not self._checked:
-                self._first_use()
-            connection = self._writer
-            connection.execute("BEGIN IMMEDIATE")
-            if time.monotonic() - asked > LONG_WAIT:
-                self._unbroken_since = time.monotonic()
-            try:
-                yield connection
-                connection.execute("COMMIT")
-            except BaseException:
-                self._unbroken_since = time.monotonic()
-                self._roll_back()
-                raise
-            self._checkpoint(connection)
+                self._check_disk()
+            with self._lock_file.held(self._busy_seconds):
+                if self._writer is None:
+                    self._writer = self._open(writer=True)
+                if not self._checked:
+                    self._check_tables()
+                self._writer.execute("BEGIN IMMEDIATE")
+                if time.monotonic() - asked > LONG_WAIT:
+                    self._unbroken_since = time.monotonic()
+                try:
+                    yield self._writer
+                finally:
+                    self._roll_back()
+        except (sqlite3.OperationalError, DatabaseUnavailable):
+            self._unbroken_since = time.monotonic()
+            raise
 
     def _run_entry(self, connection: sqlite3.Connection, entry: _Pending[object], *, alone: bool) -> None:
         if alone:
             entry.result = self._drive(connection, entry.op)
             return
         connection.execute("SAVEPOINT duly_op")
+        entry.error = None
         try:
             entry.result = self._drive(connection, entry.op)
         except Exception as error:
-            if any(word in str(error) for word in _FULL):
-                raise
+            if not connection.in_transaction or any(word in str(error) for word in _FULL):
+                raise  # not this operation's fault: the whole transaction is lost
             connection.execute("ROLLBACK TO duly_op")
-            entry.error = error if isinstance(error, DulyError) else self._explain(error)
+            entry.error = self._explained(error)
         connection.execute("RELEASE duly_op")
 
     def _roll_back(self) -> None:
@@ -252,44 +274,53 @@ class SqliteDatabase:
             self._writer = None
 
     def _checkpoint(self, connection: sqlite3.Connection) -> None:
-        """Keep the write-ahead log short. Under our lock file, so it never races another writer of ours."""
+        """Keep the write-ahead log short. Under our lock file, so it never races another writer of ours.
+
+        The file does not shrink when the log begins anew in it, so its size says only that there may be something to
+        do: then at most every so often. The commit stands whatever happens here.
+        """
+        now = time.monotonic()
+        if now < self._next_checkpoint:
+            return
         try:
             size = os.stat(f"{self.path}-wal").st_size
-        except OSError:
-            return
-        if size > RESET_BYTES:
-            connection.execute("PRAGMA busy_timeout=50")
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            connection.execute(f"PRAGMA busy_timeout={int(BUSY_SECONDS * 1000)}")
-        elif size > CHECKPOINT_BYTES:
-            connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            if size > RESET_BYTES:  # a reader was always in the way: wait for a moment without one
+                self._wait_at_most(connection, 0.05)
+                try:
+                    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                finally:
+                    self._wait_at_most(connection, self._busy_seconds)
+            elif size > CHECKPOINT_BYTES:
+                connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            else:
+                return
+        except (sqlite3.Error, OSError):
+            pass
+        self._next_checkpoint = now + CHECKPOINT_PAUSE
 
     # -- running ----------------------------------------------------------------------------------------------
 
     def _drive(self, connection: sqlite3.Connection, op: Callable[[], Op[R]]) -> R:
+        now, lease_now = self._clock.now_us(), self._clock.lease_us()  # one instant for the whole operation
         steps = op()
         try:
             call = next(steps)
             while True:
-                call = steps.send(self._execute(connection, call))
+                call = steps.send(self._execute(connection, call, now, lease_now))
         except StopIteration as stop:
             return stop.value  # type: ignore[no-any-return]
         finally:
             steps.close()
 
-    def _execute(self, connection: sqlite3.Connection, call: Call | CopyIn) -> Rows:
+    def _execute(self, connection: sqlite3.Connection, call: Call | CopyIn, now: int, lease_now: int) -> Rows:
         assert isinstance(call, Call), "COPY is for PostgreSQL"
         sql, order = self._compiled.get(call.name)
-        params = tuple(self._value(name, call) for name in order)
+        given = call.params
+        params = tuple(
+            [now if name == "now" else lease_now if name == "lease_now" else given[name] for name in order]
+        )
         rows: list[Row] = connection.execute(sql, params).fetchall()
         return rows
-
-    def _value(self, name: str, call: Call) -> object:
-        if name == "now":
-            return self._clock.now_us()
-        if name == "lease_now":
-            return self._clock.lease_us()
-        return call.params[name]
 
     def read(self, op: Callable[[], Op[R]]) -> R:
         """Run an operation that changes nothing, on a connection that can change nothing."""
@@ -304,12 +335,17 @@ class SqliteDatabase:
             result = self._drive(connection, op)
         except Exception as error:
             connection.close()
-            raise error if isinstance(error, DulyError) else self._explain(error) from error
+            raise self._explained(error) from error
         with self._readers_lock:
             self._readers.append(connection)
         return result
 
     # -- the rest of the protocol -----------------------------------------------------------------------------
+
+    @property
+    def clock(self) -> Clock:
+        """Where the time comes from."""
+        return self._clock
 
     def reserved(self, purpose: str) -> SqliteDatabase:
         """All use one writer: there is nothing to reserve."""
@@ -343,27 +379,33 @@ class SqliteDatabase:
             self._readers, self._writer = [], None
             self._lock_file.close()
 
-    def _explain(self, error: BaseException) -> DatabaseError:
-        """Say what went wrong with the file, and what to do."""
+    def _explained(self, error: Exception) -> Exception:
+        """Say what went wrong with the file, and what to do. Errors that are not the database's stay what they are."""
+        if not isinstance(error, sqlite3.Error | OSError):
+            return error
         text = str(error)
         if "locked" in text or "busy" in text:
             return DatabaseUnavailable(
-                f"{self.path} has been locked by another program for {BUSY_SECONDS:.0f} s. "
+                f"{self.path} has been locked by another program for {self._busy_seconds:.0f} s. "
                 "Look for a transaction left open (for example in a database browser) and end it"
             )
         if "readonly" in text or "read-only" in text:
-            return DatabaseUnavailable(f"{self.path} is read-only: {text}. Give this user the right to write it and its folder")
+            return DatabaseUnavailable(
+                f"{self.path} is read-only: {text}. Give this user the right to write it and its folder"
+            )
         if "unable to open" in text or isinstance(error, OSError):
             return DatabaseUnavailable(f"cannot open {self.path}: {text}. Check the path and who may write there")
         if any(word in text for word in _FULL):
-            return DatabaseUnavailable(f"cannot write {self.path}: {text}. Free some space; nothing that was committed is lost")
+            return DatabaseUnavailable(
+                f"cannot write {self.path}: {text}. Free some space; nothing that was committed is lost"
+            )
         if "not a database" in text or "malformed" in text:
             return UnsupportedDatabase(f"{self.path} is not a sound SQLite database: {text}")
         return DatabaseError(f"SQLite refused an operation on {self.path}: {text}")
 
 
 def _stdlib_connect(path: str) -> sqlite3.Connection:
-    return sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    return sqlite3.connect(path, isolation_level=None, check_same_thread=False)
 
 
 def _nothing() -> Op[None]:

@@ -49,7 +49,11 @@ class SqliteWaker:
         return self._address
 
     def _data_version(self) -> object:
-        return self._connection.execute("PRAGMA data_version").fetchone()[0]
+        """Changes when anyone else writes the file. A file that cannot be read says nothing; the worker will notice."""
+        try:
+            return self._connection.execute("PRAGMA data_version").fetchone()[0]
+        except sqlite3.Error:
+            return None
 
     def wait(self, timeout: float) -> list[Hint]:
         """Wait until poked, until the file changes, or until the time is up."""

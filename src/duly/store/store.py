@@ -62,7 +62,9 @@ def open_database(
             path = Path(_sqlite_path(url, rest))
             connect = None
             if scheme.lower() == "libsql":
-                from duly.store.libsql import connect
+                from duly.store import libsql
+
+                connect = libsql.connect
             return SqliteDatabase(
                 path, clock, synchronous=synchronous, allow_network_disk=allow_network_disk, connect=connect
             )

@@ -12,6 +12,7 @@ import threading
 import time
 from collections import deque
 from contextvars import Context, copy_context
+from typing import Any
 
 from duly.worker.context import CURRENT, Run
 from duly.worker.executor import Executor
@@ -120,7 +121,7 @@ class AsyncRunner:
             if queue:
                 self._feed()
 
-    async def _run(self, run: Run, call: tuple[object, ...], task: asyncio.Task[object]) -> None:
+    async def _run(self, run: Run, call: tuple[Any, dict[str, Any]], task: asyncio.Task[object]) -> None:
         args, kwargs = call
         token = CURRENT.set(run)
         timer = None
@@ -132,9 +133,9 @@ class AsyncRunner:
             if self._executor.around:
                 value = None
                 with self._executor.surroundings(run):
-                    value = await run.definition.fn(*args, **kwargs)  # type: ignore[misc]
+                    value = await run.definition.fn(*args, **kwargs)
             else:
-                value = await run.definition.fn(*args, **kwargs)  # type: ignore[misc]
+                value = await run.definition.fn(*args, **kwargs)
         except BaseException as error:  # SystemExit and KeyboardInterrupt of a handler are its failure, not ours
             self._executor.raised(run, error)
         else:

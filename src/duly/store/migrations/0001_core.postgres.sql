@@ -99,6 +99,7 @@ CREATE TABLE duly.ended (
     token       bigint NOT NULL,
     attempt     integer NOT NULL,
     crashes     smallint NOT NULL,
+    hold        smallint NOT NULL DEFAULT 0,
     reason      text
 );
 CREATE INDEX ended_by_state ON duly.ended (state, finished_at, id);

@@ -99,6 +99,7 @@ CREATE TABLE duly_ended (
     token       integer NOT NULL,
     attempt     integer NOT NULL,
     crashes     integer NOT NULL,
+    hold        integer NOT NULL DEFAULT 0,
     reason      text
 ) WITHOUT ROWID;
 CREATE INDEX duly_ended_by_state ON duly_ended (state, finished_at, id);

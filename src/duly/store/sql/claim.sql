@@ -43,8 +43,12 @@ WITH lane AS (
     SELECT t.id, t.token + 1 AS token, t.attempt + 1 AS attempt, t.crashes, t.queue, t.tenant, t.task, t.priority,
            t.run_at, t.hold, t.rank, j.args, j.max_attempts, j.retry, j.timeout_us, j.expires_at, j.created_at, j.headers
     FROM taken t JOIN duly.jobs j ON j.id = t.id
+), keys AS MATERIALIZED (  -- in key order, as a bulk enqueue takes them
+    SELECT 1 FROM duly.unique_keys WHERE scope = 1 AND job_id = ANY (ARRAY(SELECT id FROM taken WHERE hold = 1))
+    ORDER BY tenant, key FOR UPDATE
 ), freed AS (
     DELETE FROM duly.unique_keys WHERE scope = 1 AND job_id = ANY (ARRAY(SELECT id FROM taken WHERE hold = 1))
+      AND (SELECT count(*) FROM keys) > 0
 ), leased AS (
     INSERT INTO duly.running (id, token, queue, tenant, task, priority, run_at, attempt, crashes, hold, limited,
                               worker_id, claimed_at, leased_until, deadline_at)
@@ -59,7 +63,7 @@ FROM job ORDER BY rank, id
 -- name: head_of_lane [sqlite] The first jobs of one lane, as a JSON array of [rank, id].
 SELECT json_group_array(json_array(rank, id)) FROM (
     SELECT rank, id FROM duly.waiting
-    WHERE queue = :queue AND suspect = :suspect AND tenant = :tenant AND task = :task
+    WHERE queue = :queue AND suspect = :suspect AND tenant = :tenant AND task = :task AND (rank, id) >= (:from_rank, :from_id)
     ORDER BY rank, id LIMIT :n)
 
 -- name: lease [sqlite] Lease the picked jobs to a worker.

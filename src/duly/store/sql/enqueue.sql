@@ -1,4 +1,4 @@
--- name: enqueue_due [postgres] Store one job and put it, due now, into its lane. Nothing if the id exists.
+-- name: enqueue_due [postgres] Store one job and put it, due now, into its lane. No row back if the id exists.
 WITH job AS (
     INSERT INTO duly.jobs (id, task, queue, tenant, args, priority, max_attempts, retry, timeout_us, expires_at,
                            created_at, enqueued_by, unique_key, tags, headers)
@@ -14,8 +14,9 @@ SELECT :queue::text, :tenant::text, :task::text,
        created_at - :priority::bigint * (COALESCE((SELECT horizon_us FROM duly.queues WHERE name = :queue::text), :horizon::bigint) / 100),
        id, created_at, :priority::smallint, :hold::smallint
 FROM job
+RETURNING id
 
--- name: enqueue_at [postgres] Store one job for a time or after a delay; a time already past puts it into its lane.
+-- name: enqueue_at [postgres] Store one job for a time or after a delay; a time already past puts it into its lane. No row back if the id exists.
 WITH due AS (
     SELECT COALESCE(:run_at::bigint, :now + :delay_us::bigint) AS run_at
 ), job AS (
@@ -32,12 +33,14 @@ WITH due AS (
     INSERT INTO duly.scheduled (id, run_at, queue, tenant, task, priority, hold)
     SELECT job.id, due.run_at, :queue::text, :tenant::text, :task::text, :priority::smallint, :hold::smallint
     FROM job, due WHERE due.run_at > :now
+), soon AS (
+    INSERT INTO duly.waiting (queue, tenant, task, rank, id, run_at, priority, hold)
+    SELECT :queue::text, :tenant::text, :task::text,
+           due.run_at - :priority::bigint * (COALESCE((SELECT horizon_us FROM duly.queues WHERE name = :queue::text), :horizon::bigint) / 100),
+           job.id, due.run_at, :priority::smallint, :hold::smallint
+    FROM job, due WHERE due.run_at <= :now
 )
-INSERT INTO duly.waiting (queue, tenant, task, rank, id, run_at, priority, hold)
-SELECT :queue::text, :tenant::text, :task::text,
-       due.run_at - :priority::bigint * (COALESCE((SELECT horizon_us FROM duly.queues WHERE name = :queue::text), :horizon::bigint) / 100),
-       job.id, due.run_at, :priority::smallint, :hold::smallint
-FROM job, due WHERE due.run_at <= :now
+SELECT id FROM job
 
 -- name: insert_job [sqlite] Store what one job is to run. No row back if the id exists.
 INSERT INTO duly.jobs (id, task, queue, tenant, args, priority, max_attempts, retry, timeout_us, expires_at,
@@ -63,6 +66,12 @@ WHERE COALESCE(:run_at, :now + :delay_us) > :now
 -- name: clock Ask the database what time it is, and how a queue ages.
 SELECT :now, COALESCE((SELECT horizon_us FROM duly.queues WHERE name = :queue::text), :horizon::bigint)
 
+-- name: known_jobs [postgres] Which of these jobs are stored already: a repeated bulk enqueue asks this.
+SELECT id FROM duly.jobs WHERE id = ANY (:ids::uuid[])
+
+-- name: known_jobs [sqlite] Which of these jobs are stored already: a repeated bulk enqueue asks this.
+SELECT id FROM duly.jobs WHERE id IN (SELECT value FROM json_each(:ids))
+
 -- name: insert_jobs [postgres] Store many jobs that differ in id, arguments and unique key.
 INSERT INTO duly.jobs (id, task, queue, tenant, args, priority, max_attempts, retry, timeout_us, expires_at,
                        created_at, enqueued_by, unique_key, tags, headers)
@@ -70,21 +79,18 @@ SELECT b.id, :task::text, :queue::text, :tenant::text, b.args::json, :priority::
        :retry::text, :timeout_us::bigint, :expires_at::bigint, :created_at::bigint, :enqueued_by::text,
        b.unique_key, :tags::text, :headers::text
 FROM unnest(:ids::uuid[], :argses::text[], :unique_keys::text[]) AS b(id, args, unique_key)
-ON CONFLICT (id) DO NOTHING
 
 -- name: insert_jobs [sqlite] Store many jobs that differ in id, arguments and unique key.
 INSERT INTO duly.jobs (id, task, queue, tenant, args, priority, max_attempts, retry, timeout_us, expires_at,
                        created_at, enqueued_by, unique_key, tags, headers)
 SELECT json_extract(value, '$[0]'), :task, :queue, :tenant, json_extract(value, '$[1]'), :priority, :max_attempts,
        :retry, :timeout_us, :expires_at, :created_at, :enqueued_by, json_extract(value, '$[2]'), :tags, :headers
-FROM json_each(:batch) WHERE true
-ON CONFLICT (id) DO NOTHING
+FROM json_each(:batch)
 
 -- name: insert_waiting_many [postgres] Put many jobs of one rank into their lane.
 INSERT INTO duly.waiting (queue, tenant, task, rank, id, run_at, priority, hold)
 SELECT :queue::text, :tenant::text, :task::text, :rank::bigint, id, :run_at::bigint, :priority::smallint, :hold::smallint
 FROM unnest(:ids::uuid[]) AS b(id)
-ON CONFLICT (id) DO NOTHING
 
 -- name: insert_waiting_many [sqlite] Put many jobs of one rank into their lane.
 INSERT INTO duly.waiting (queue, tenant, task, rank, id, run_at, priority, hold)
@@ -95,7 +101,6 @@ FROM json_each(:batch)
 INSERT INTO duly.scheduled (id, run_at, queue, tenant, task, priority, hold)
 SELECT id, :run_at::bigint, :queue::text, :tenant::text, :task::text, :priority::smallint, :hold::smallint
 FROM unnest(:ids::uuid[]) AS b(id)
-ON CONFLICT (id) DO NOTHING
 
 -- name: insert_scheduled_many [sqlite] Note many jobs for one time.
 INSERT INTO duly.scheduled (id, run_at, queue, tenant, task, priority, hold)

@@ -27,6 +27,10 @@ WITH a AS (DELETE FROM duly.scheduled WHERE id = :id::uuid RETURNING id, token, 
      c AS (DELETE FROM duly.parked WHERE id = :id::uuid RETURNING id, token, attempt, crashes, hold)
 SELECT * FROM a UNION ALL SELECT * FROM b UNION ALL SELECT * FROM c
 
+-- name: is_unstarted [postgres] Whether a job has not started: asked anew when it was not found, since it may have moved meanwhile.
+SELECT 1 WHERE EXISTS (SELECT 1 FROM duly.scheduled WHERE id = :id::uuid) OR EXISTS (SELECT 1 FROM duly.waiting WHERE id = :id::uuid)
+    OR EXISTS (SELECT 1 FROM duly.parked WHERE id = :id::uuid)
+
 -- name: find_unstarted [sqlite] A job that has not started, wherever it stands.
 SELECT id, token, attempt, crashes, hold FROM duly.scheduled WHERE id = :id
 UNION ALL SELECT id, token, attempt, crashes, hold FROM duly.waiting WHERE id = :id
@@ -42,22 +46,28 @@ DELETE FROM duly.waiting WHERE id = :id
 DELETE FROM duly.parked WHERE id = :id
 
 -- name: insert_ended A job ends without a run.
-INSERT INTO duly.ended (id, state, finished_at, token, attempt, crashes, reason)
-VALUES (:id::uuid, :state::text, :now, :token::bigint, :attempt::integer, :crashes::smallint, :reason::text)
+INSERT INTO duly.ended (id, state, finished_at, token, attempt, crashes, hold, reason)
+VALUES (:id::uuid, :state::text, :now, :token::bigint, :attempt::integer, :crashes::smallint, :hold::smallint, :reason::text)
+
+-- name: lock_ended [postgres] Hold a finished job that is to come back.
+SELECT token, hold FROM duly.ended WHERE id = :id::uuid FOR UPDATE
+
+-- name: lock_ended [sqlite] Find a finished job that is to come back.
+SELECT token, hold FROM duly.ended WHERE id = :id
 
 -- name: take_ended A finished job comes back: out of ended, if it is there.
 DELETE FROM duly.ended WHERE id = :id::uuid RETURNING id, state, token
 
--- name: requeue A job goes into its lane, due now, its attempts as given.
+-- name: requeue A job goes into its lane, due now, its attempts and crashes as given.
 INSERT INTO duly.waiting (queue, suspect, tenant, task, rank, id, run_at, priority, token, attempt, crashes, hold)
-SELECT j.queue, 0, j.tenant, j.task,
+SELECT j.queue, CASE WHEN :crashes::smallint > 1 THEN 1 ELSE 0 END, j.tenant, j.task,
        :now - j.priority::bigint * (COALESCE((SELECT horizon_us FROM duly.queues q WHERE q.name = j.queue), :horizon::bigint) / 100),
-       j.id, :now, j.priority, :token::bigint, :attempt::integer, 0, :hold::smallint
+       j.id, :now, j.priority, :token::bigint, :attempt::integer, :crashes::smallint, :hold::smallint
 FROM duly.jobs j WHERE j.id = :id::uuid
 
 -- name: reschedule A job goes into the schedule for a later time.
 INSERT INTO duly.scheduled (id, run_at, queue, tenant, task, priority, token, attempt, crashes, hold)
-SELECT j.id, COALESCE(:run_at::bigint, :now + :delay_us::bigint), j.queue, j.tenant, j.task, j.priority, :token::bigint, :attempt::integer, 0, :hold::smallint
+SELECT j.id, COALESCE(:run_at::bigint, :now + :delay_us::bigint), j.queue, j.tenant, j.task, j.priority, :token::bigint, :attempt::integer, :crashes::smallint, :hold::smallint
 FROM duly.jobs j WHERE j.id = :id::uuid
 
 -- name: set_priority Change what a job's priority is from its next place on.
@@ -87,15 +97,15 @@ WITH held AS (
     INSERT INTO duly.parked (id, queue, tenant, task, run_at, priority, token, attempt, crashes, hold, parked_at, reason, detail, mark)
     SELECT id, queue, tenant, task, run_at, priority, token, attempt - 1, crashes, hold, :now, :reason::text, :detail::text, :mark::text FROM held
 )
-SELECT id FROM held
+SELECT hold, cancel_at, cancel_reason FROM held
 
 -- name: park_held [sqlite] A run that must not start is set aside with the reason; no attempt is counted.
 INSERT INTO duly.parked (id, queue, tenant, task, run_at, priority, token, attempt, crashes, hold, parked_at, reason, detail, mark)
 SELECT id, queue, tenant, task, run_at, priority, token, attempt - 1, crashes, hold, :now, :reason, :detail, :mark
-FROM duly.running WHERE id = :id AND token = :token RETURNING id
+FROM duly.running WHERE id = :id AND token = :token
 
 -- name: leave_running_one [sqlite] Out of running.
-DELETE FROM duly.running WHERE id = :id AND token = :token
+DELETE FROM duly.running WHERE id = :id AND token = :token RETURNING hold, cancel_at, cancel_reason
 
 -- name: park_new A new job that must wait for another is set aside.
 INSERT INTO duly.parked (id, queue, tenant, task, run_at, priority, hold, parked_at, reason, detail, mark)
@@ -104,8 +114,8 @@ VALUES (:id::uuid, :queue::text, :tenant::text, :task::text, :now, :priority::sm
 -- name: stale_parked Jobs parked because their arguments did not fit another version of the code.
 SELECT id FROM duly.parked WHERE reason = 'arguments' AND task = :task::text AND mark <> :mark::text LIMIT :n::integer
 
--- name: parked_row A parked job.
-SELECT token, attempt, hold FROM duly.parked WHERE id = :id::uuid
+-- name: parked_behind The job that a job set aside for its unique key waits for.
+SELECT mark FROM duly.parked WHERE id = :id::uuid AND reason = 'unique'
 
 -- name: count_waiting How many jobs wait, by queue and task.
 SELECT queue, tenant, task, count(*), min(run_at) FROM duly.waiting GROUP BY queue, tenant, task

@@ -1,5 +1,6 @@
--- name: old_ended Finished jobs whose keeping time is over.
-SELECT id FROM duly.ended WHERE state = :state::text AND finished_at < :now - :keep_us::bigint ORDER BY finished_at, id LIMIT :n::integer
+-- name: old_ended Finished jobs whose keeping time is over; not those that a unique key names while its window lasts.
+SELECT e.id FROM duly.ended e WHERE e.state = :state::text AND e.finished_at < :now - :keep_us::bigint
+AND NOT EXISTS (SELECT 1 FROM duly.unique_keys u WHERE u.job_id = e.id) ORDER BY e.finished_at, e.id LIMIT :n::integer
 
 -- name: prune_jobs [postgres] Forget finished jobs and what happened to them.
 WITH gone AS (
@@ -30,5 +31,5 @@ DELETE FROM duly.rollups WHERE period_at < :now - :keep_us::bigint
 SELECT min(period_at) - min(period_at) % 3600000000 FROM duly.rollups
 WHERE period_us = 60000000 AND period_at < :now - :keep_us::bigint - 3600000000
 
--- name: delete_minutes Drop the counts by the minute of one hour.
+-- name: delete_minutes [sqlite] Drop the counts by the minute of one hour.
 DELETE FROM duly.rollups WHERE period_us = 60000000 AND period_at >= :hour_at::bigint AND period_at < :hour_at::bigint + 3600000000

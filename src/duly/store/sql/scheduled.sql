@@ -22,8 +22,9 @@ SELECT t.queue, t.crashes > 1, t.tenant, t.task,
        t.id, t.run_at, t.priority, t.token, t.attempt, t.crashes, t.hold
 FROM json_each(:ids) e CROSS JOIN duly.scheduled t ON t.id = e.value
 
--- name: promote_lanes [sqlite] Which lanes the promoted jobs went to.
-SELECT t.queue, t.tenant, t.task, min(t.run_at), count(*)
+-- name: promote_lanes [sqlite] Which lanes the promoted jobs go to.
+SELECT t.queue, t.tenant, t.task,
+       min(t.run_at - t.priority * (COALESCE((SELECT horizon_us FROM duly.queues q WHERE q.name = t.queue), :horizon) / 100)), count(*)
 FROM json_each(:ids) e CROSS JOIN duly.scheduled t ON t.id = e.value GROUP BY t.queue, t.tenant, t.task
 
 -- name: leave_scheduled [sqlite] Take promoted jobs out of the schedule.

@@ -1,4 +1,4 @@
--- name: settle [postgres] End runs: each leaves running, if its token still holds, for ended, scheduled or waiting.
+-- name: settle [postgres] End runs: each leaves running, if its token still holds, for ended, scheduled or waiting. One asked to stop does not go back.
 WITH batch AS (
     SELECT * FROM unnest(:ids::uuid[], :tokens::bigint[], :states::text[], :outcomes::text[], :delays::bigint[], :uncounted::integer[],
                          :crashes::integer[], :ran::bigint[], :ages::bigint[], :reasons::text[], :error_kinds::text[], :errors::text[],
@@ -7,12 +7,14 @@ WITH batch AS (
 ), held AS (
     DELETE FROM duly.running r USING batch b
     WHERE r.id = b.id AND r.token = b.token AND (NOT :only_expired::boolean OR r.leased_until <= :lease_now OR r.deadline_at <= :now)
-    RETURNING r.id, r.token, r.queue, r.tenant, r.task, r.priority, r.run_at, r.attempt, r.hold, r.worker_id, r.claimed_at, b.state, b.outcome,
-              b.delay_us, b.uncounted, b.crashes, b.ran_us, b.reason, b.error_kind, b.error, b.traceback, b.result, b.log,
+    RETURNING r.id, r.token, r.queue, r.tenant, r.task, r.priority, r.run_at, r.attempt, r.hold, r.worker_id, r.claimed_at, b.outcome,
+              CASE WHEN r.cancel_at IS NOT NULL AND b.state IN ('scheduled', 'queued') THEN 'cancelled' ELSE b.state END AS state,
+              CASE WHEN r.cancel_at IS NOT NULL AND b.state IN ('scheduled', 'queued') THEN r.cancel_reason ELSE b.reason END AS reason,
+              b.delay_us, b.uncounted, b.crashes, b.ran_us, b.error_kind, b.error, b.traceback, b.result, b.log,
               :now - b.age_us AS finished_at, CASE WHEN b.ran_us < 0 THEN r.claimed_at ELSE :now - b.age_us - b.ran_us END AS started_at
 ), ended AS (
-    INSERT INTO duly.ended (id, state, finished_at, token, attempt, crashes, reason)
-    SELECT id, state, finished_at, token, attempt - uncounted, crashes, reason FROM held WHERE state IN ('succeeded', 'failed', 'cancelled')
+    INSERT INTO duly.ended (id, state, finished_at, token, attempt, crashes, hold, reason)
+    SELECT id, state, finished_at, token, attempt - uncounted, crashes, hold, reason FROM held WHERE state IN ('succeeded', 'failed', 'cancelled')
 ), later AS (
     INSERT INTO duly.scheduled (id, run_at, queue, tenant, task, priority, token, attempt, crashes, hold)
     SELECT id, :now + delay_us, queue, tenant, task, priority, token, attempt - uncounted, crashes, hold FROM held WHERE state = 'scheduled'
@@ -50,7 +52,7 @@ WITH batch AS (
            count(*) FILTER (WHERE started_at - run_at >= 300000000 AND started_at - run_at < 1800000000),
            count(*) FILTER (WHERE started_at - run_at >= 1800000000 AND started_at - run_at < 7200000000),
            count(*) FILTER (WHERE started_at - run_at >= 7200000000)
-    FROM held WHERE outcome NOT IN ('released', 'snoozed') GROUP BY 2, 3, 4, 5
+    FROM held WHERE outcome NOT IN ('released', 'snoozed') GROUP BY 2, 3, 4, 5 ORDER BY 2, 3, 4, 5
     ON CONFLICT (period_us, period_at, tenant, queue, task, shard) DO UPDATE SET
         runs = t.runs + excluded.runs, succeeded = t.succeeded + excluded.succeeded, failed = t.failed + excluded.failed, retried = t.retried + excluded.retried,
         cancelled = t.cancelled + excluded.cancelled, crashed = t.crashed + excluded.crashed, recovered = t.recovered + excluded.recovered, ran_us = t.ran_us + excluded.ran_us,
@@ -61,8 +63,8 @@ WITH batch AS (
 )
 SELECT id FROM held
 
--- name: settle_held [sqlite] Which of the runs to settle are still held by their token.
-SELECT json_group_array(r.id) FROM json_each(:batch) b CROSS JOIN duly.running r
+-- name: settle_held [sqlite] Which of the runs to settle are still held by their token; and which of those were asked to stop, and why.
+SELECT json_group_array(r.id), json_group_array(json_array(r.id, r.cancel_reason)) FILTER (WHERE r.cancel_at IS NOT NULL) FROM json_each(:batch) b CROSS JOIN duly.running r
 ON r.id = json_extract(b.value, '$[0]') AND r.token = json_extract(b.value, '$[1]')
 WHERE NOT :only_expired OR r.leased_until <= :lease_now OR r.deadline_at <= :now
 
@@ -77,9 +79,9 @@ ON r.id = json_extract(b.value, '$[0]') AND r.token = json_extract(b.value, '$[1
 WHERE json_extract(b.value, '$[3]') <> 'released' OR json_extract(b.value, '$[7]') >= 0
 
 -- name: settle_ended [sqlite] Jobs whose run was their last.
-INSERT INTO duly.ended (id, state, finished_at, token, attempt, crashes, reason)
+INSERT INTO duly.ended (id, state, finished_at, token, attempt, crashes, hold, reason)
 SELECT r.id, json_extract(b.value, '$[2]'), :now - json_extract(b.value, '$[8]'), r.token, r.attempt - json_extract(b.value, '$[5]'),
-       json_extract(b.value, '$[6]'), json_extract(b.value, '$[9]')
+       json_extract(b.value, '$[6]'), r.hold, json_extract(b.value, '$[9]')
 FROM json_each(:batch) b CROSS JOIN duly.running r
 ON r.id = json_extract(b.value, '$[0]') AND r.token = json_extract(b.value, '$[1]')
 
@@ -140,18 +142,36 @@ ON CONFLICT (period_us, period_at, tenant, queue, task, shard) DO UPDATE SET
 -- name: settle_done [sqlite] Take the settled runs out of running.
 DELETE FROM duly.running WHERE id IN (SELECT value FROM json_each(:ids))
 
--- name: settled_before Which of these runs were already settled: a retry after a lost reply asks this.
-SELECT job_id FROM duly.runs WHERE job_id = :id::uuid AND token = :token::bigint
+-- name: settled_before Whether a run is on record with this outcome: a retry after a lost reply asks this.
+SELECT job_id FROM duly.runs WHERE job_id = :id::uuid AND token = :token::bigint AND outcome = :outcome::text
 
--- name: renew [postgres] Extend leases; says which (id, token) pairs still hold.
+-- name: lock_run [postgres] Hold a run that is to be settled, if its token holds; says whether it was asked to stop.
+SELECT cancel_at, cancel_reason FROM duly.running
+WHERE id = :id::uuid AND token = :token::bigint AND (NOT :only_expired::boolean OR leased_until <= :lease_now OR deadline_at <= :now)
+FOR UPDATE
+
+-- name: lock_run [sqlite] Find a run that is to be settled, if its token holds; says whether it was asked to stop.
+SELECT cancel_at, cancel_reason FROM duly.running
+WHERE id = :id AND token = :token AND (NOT :only_expired OR leased_until <= :lease_now OR deadline_at <= :now)
+
+-- name: held_pairs [postgres] Which of these (id, token) pairs are held, how each holds its unique key, and its crashes.
+SELECT r.id, r.token, r.hold, r.crashes FROM unnest(:ids::uuid[], :tokens::bigint[]) AS b(id, token)
+JOIN duly.running r ON r.id = b.id AND r.token = b.token ORDER BY r.id
+
+-- name: held_pairs [sqlite] Which of these (id, token) pairs are held, how each holds its unique key, and its crashes.
+SELECT r.id, r.token, r.hold, r.crashes FROM json_each(:batch) b CROSS JOIN duly.running r
+ON r.id = json_extract(b.value, '$[0]') AND r.token = json_extract(b.value, '$[1]') ORDER BY r.id
+
+-- name: renew [postgres] Extend leases; says which (id, token) pairs still hold. A lapsed lease on a limited task does not: its slot may be taken.
 UPDATE duly.running r SET leased_until = :lease_now + :lease_us::bigint
 FROM unnest(:ids::uuid[], :tokens::bigint[]) AS b(id, token)
-WHERE r.id = b.id AND r.token = b.token
+WHERE r.id = b.id AND r.token = b.token AND (NOT r.limited OR r.leased_until > :lease_now)
 RETURNING r.id, r.cancel_at
 
--- name: renew [sqlite] Extend leases; says which (id, token) pairs still hold.
+-- name: renew [sqlite] Extend leases; says which (id, token) pairs still hold. A lapsed lease on a limited task does not: its slot may be taken.
 UPDATE duly.running SET leased_until = :lease_now + :lease_us
 WHERE (id, token) IN (SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(:batch))
+  AND (NOT limited OR leased_until > :lease_now)
 RETURNING id, cancel_at
 
 -- name: cancel_requests Which of a worker's jobs have been asked to stop.

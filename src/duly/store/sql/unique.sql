@@ -42,8 +42,31 @@ RETURNING key, job_id
 -- name: release_key Give a unique key back if this job holds it.
 DELETE FROM duly.unique_keys WHERE job_id = :id::uuid AND scope <> 3
 
--- name: key_of Which key a job holds.
-SELECT tenant, key, next_id FROM duly.unique_keys WHERE job_id = :id::uuid
+-- name: forget_key A job is forgotten, and no key may name it any more.
+DELETE FROM duly.unique_keys WHERE job_id = :id::uuid
+
+-- name: drop_stale_key An enqueue was repeated after its job had started or ended: the key it took again is not its own.
+DELETE FROM duly.unique_keys WHERE job_id = :id::uuid AND (
+    scope = 2 AND EXISTS (SELECT 1 FROM duly.ended WHERE id = :id::uuid)
+    OR scope = 1 AND NOT EXISTS (SELECT 1 FROM duly.scheduled WHERE id = :id::uuid)
+        AND NOT EXISTS (SELECT 1 FROM duly.waiting WHERE id = :id::uuid) AND NOT EXISTS (SELECT 1 FROM duly.parked WHERE id = :id::uuid))
+
+-- name: key_of [postgres] Which key a job holds, and who waits for it; locked, since a job may come to wait while this one ends.
+SELECT tenant, key, next_id FROM duly.unique_keys WHERE job_id = :id::uuid FOR UPDATE
+
+-- name: key_of [sqlite] Which key a job holds, and who waits for it.
+SELECT tenant, key, next_id FROM duly.unique_keys WHERE job_id = :id
+
+-- name: wanted_key The unique key that a job asked for.
+SELECT tenant, unique_key FROM duly.jobs WHERE id = :id::uuid
+
+-- name: lock_holders [postgres] Lock the jobs that wait with these keys before the keys themselves: a claim takes them in this order too.
+SELECT 1 FROM (SELECT id FROM duly.scheduled WHERE id = ANY (ARRAY(SELECT job_id FROM duly.unique_keys WHERE tenant = :tenant::text AND key = ANY (:keys::text[])))
+               ORDER BY id FOR UPDATE) a
+UNION ALL SELECT 1 FROM (SELECT id FROM duly.waiting WHERE id = ANY (ARRAY(SELECT job_id FROM duly.unique_keys WHERE tenant = :tenant::text AND key = ANY (:keys::text[])))
+               ORDER BY id FOR UPDATE) b
+UNION ALL SELECT 1 FROM (SELECT id FROM duly.parked WHERE id = ANY (ARRAY(SELECT job_id FROM duly.unique_keys WHERE tenant = :tenant::text AND key = ANY (:keys::text[])))
+               ORDER BY id FOR UPDATE) c
 
 -- name: set_key_next Remember which job follows the one that runs.
 UPDATE duly.unique_keys SET next_id = :next_id::uuid WHERE tenant = :tenant::text AND key = :key::text

@@ -1,0 +1,157 @@
+"""Runs steps on the caller's asynchronous connections: psycopg, asyncpg, aiosqlite, and SQLAlchemy over any of them."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast
+
+from duly.domain.errors import InvalidOption
+from duly.store import foreign_sync
+from duly.store.call import Dialect, Op, Rows
+from duly.store.database import Database
+from duly.store.foreign_kinds import Kind, kind_of, refuse_closed
+from duly.store.foreign_steps import Around, Library, Step, Steps, plain, steps_of
+
+if TYPE_CHECKING:
+    import aiosqlite
+    import psycopg
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
+
+R = TypeVar("R")
+
+
+class AsyncLibrary(Library, Protocol):
+    """A connection whose statements are awaited."""
+
+    async def execute(self, step: Step) -> Rows:
+        """Run one statement."""
+        ...
+
+
+async def run(connection: object, op: Callable[[], Op[R]], database: Database) -> R:
+    """Run an operation on the caller's connection."""
+    match kind_of(connection):
+        case Kind.SQLALCHEMY_ASYNC:
+            started = cast("AsyncConnection", connection)
+            if started.sync_connection is None:
+                raise InvalidOption(
+                    "connection= is an AsyncConnection not yet open. Open it: async with engine.begin() as connection"
+                )
+            return await started.run_sync(lambda inner: foreign_sync.run(inner, op, database))
+        case Kind.SQLALCHEMY_ASYNC_SESSION | Kind.SQLALCHEMY_ASYNC_SCOPED:
+            session = cast("AsyncSession", connection)
+            return await session.run_sync(lambda inner: foreign_sync.run(inner, op, database))
+        case _:
+            library = library_of(connection)
+            return await drive(steps_of(library, op, database), library.execute)
+
+
+async def drive(steps: Steps[R], execute: Callable[[Step], Awaitable[Rows]]) -> R:
+    """Run each step and send it its rows, or throw it the error."""
+    try:
+        step = next(steps)
+        while True:
+            try:
+                rows = await execute(step)
+            except BaseException as error:
+                step = steps.throw(error)
+            else:
+                step = steps.send(rows)
+    except StopIteration as stop:
+        return stop.value  # type: ignore[no-any-return]
+
+
+def library_of(connection: object) -> AsyncLibrary:
+    """Choose how to run statements on this connection; refuse a closed one."""
+    match kind_of(connection):
+        case Kind.PSYCOPG_ASYNC:
+            return AsyncPsycopg(cast("psycopg.AsyncConnection", connection))
+        case Kind.ASYNCPG | Kind.ASYNCPG_POOLED:
+            return Asyncpg(cast("_AsyncpgConnection", connection))
+        case Kind.AIOSQLITE:
+            return Aiosqlite(cast("aiosqlite.Connection", connection))
+        case kind:
+            raise AssertionError(f"{kind} has no statements to await")
+
+
+class AsyncPsycopg:
+    """The caller's `psycopg.AsyncConnection`."""
+
+    dialect = Dialect.POSTGRES
+    style = "pyformat"
+
+    def __init__(self, connection: psycopg.AsyncConnection) -> None:
+        self._connection = connection
+        if connection.closed:
+            raise refuse_closed(connection)
+
+    def around(self) -> Around:
+        """What is around the next statement."""
+        return foreign_sync.psycopg_around(self._connection)
+
+    async def execute(self, step: Step) -> Rows:
+        """Run one statement, whatever row and cursor factories the connection has."""
+        import psycopg
+        from psycopg.rows import tuple_row
+
+        async with psycopg.AsyncCursor(self._connection, row_factory=tuple_row) as cursor:
+            await cursor.execute(step.sql.encode(), step.params)
+            return plain(await cursor.fetchall()) if cursor.description is not None else ()
+
+
+class _AsyncpgConnection(Protocol):
+    """What we use of asyncpg, which ships no types."""
+
+    def is_closed(self) -> bool: ...
+    def is_in_transaction(self) -> bool: ...
+    async def fetch(self, query: str, *args: object) -> Sequence[Sequence[object]]: ...
+
+
+class Asyncpg:
+    """The caller's asyncpg connection, also one that a pool lent."""
+
+    dialect = Dialect.POSTGRES
+    style = "dollar"
+
+    def __init__(self, connection: _AsyncpgConnection) -> None:
+        self._connection = connection
+        try:
+            closed = connection.is_closed()
+        except Exception as error:  # given back to its pool
+            raise refuse_closed(connection) from error
+        if closed:
+            raise refuse_closed(connection)
+
+    def around(self) -> Around:
+        """What is around the next statement. asyncpg opens no transaction by itself."""
+        return Around.TRANSACTION if self._connection.is_in_transaction() else Around.AUTOCOMMIT
+
+    async def execute(self, step: Step) -> Rows:
+        """Run one statement."""
+        return plain(await self._connection.fetch(step.sql, *(step.params or ())))
+
+
+class Aiosqlite:
+    """The caller's aiosqlite connection."""
+
+    dialect = Dialect.SQLITE
+    style = "numbered"
+
+    def __init__(self, connection: aiosqlite.Connection) -> None:
+        self._connection = connection
+        try:
+            self.around()
+        except (ValueError, sqlite3.ProgrammingError) as error:
+            raise refuse_closed(connection) from error
+
+    def around(self) -> Around:
+        """What is around the next statement."""
+        return foreign_sync.sqlite_around(self._connection._conn)
+
+    async def execute(self, step: Step) -> Rows:
+        """Run one statement, whatever row factory the connection has."""
+        async with self._connection.cursor() as cursor:
+            cursor.row_factory = None
+            await cursor.execute(step.sql, cast("tuple[str, ...]", step.params or ()))
+            return plain(await cursor.fetchall())

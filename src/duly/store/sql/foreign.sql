@@ -1,0 +1,5 @@
+-- name: lock_to_write [sqlite] Take the write lock before the first read: nobody can then write in between.
+DELETE FROM duly.schema_version WHERE 0
+
+-- name: schema_version What version the tables have.
+SELECT max(version) FROM duly.schema_version
