@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import builtins
+import json
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from duly.domain.durations import micros, to_timedelta
 from duly.domain.errors import Conflict, InvalidOption, JobNotFound, JobNotRetryable, UniqueKeyHeld
@@ -15,13 +18,28 @@ from duly.domain.records import Counts, Filter, WorkerRecord
 from duly.domain.states import State
 from duly.job import Job, Run
 from duly.maintenance.prune import prune_some
+from duly.store import ops_jobs
+from duly.store.call import Op
+from duly.store.database import Hint
+from duly.worker.identity import is_gone
 
 if TYPE_CHECKING:
     from duly.app import Duly
     from duly.maintenance.prune import Retention
     from duly.store.store import Store
 
+R = TypeVar("R")
 MOST_LISTED = 10_000
+BATCH = 100
+SILENCE_US = 15_000_000
+"""How much longer than its lease a worker may be silent before it is not counted as alive."""
+
+
+class Bulk(NamedTuple):
+    """What became of many jobs: those that a verb was done to, and why it was not done to the others."""
+
+    done: list[str]
+    refused: list[tuple[str, str]]
 
 
 class Admin:
@@ -80,9 +98,27 @@ class Admin:
         """Every worker on record."""
         return self.store.workers()
 
+    def live_workers(self, *, task: str | None = None, queue: str | None = None) -> builtins.list[WorkerRecord]:
+        """Workers that live as far as can be told from here; only those that know a task, or take from a queue."""
+        return [
+            worker
+            for worker in self.store.workers()
+            if worker.silent_us <= worker.lease_us + SILENCE_US
+            and not is_gone(worker.process)
+            and (task is None or task in json.loads(worker.tasks))
+            and (queue is None or queue in json.loads(worker.queues))
+        ]
+
     def counts(self) -> Counts:
         """How many jobs stand where."""
         return self.store.counts()
+
+    def unknown_tasks(self, counts: Counts | None = None) -> builtins.list[tuple[str, str]]:
+        """The (queue, task) of jobs that wait or are scheduled while no live worker could run them."""
+        counts = counts or self.counts()
+        pairs = {(queue, task) for queue, _, task, _, _ in (*counts.waiting, *counts.scheduled)}
+        workers = [(set(json.loads(each.queues)), set(json.loads(each.tasks))) for each in self.live_workers()]
+        return sorted(pair for pair in pairs if not any(pair[0] in queues and pair[1] in tasks for queues, tasks in workers))
 
     # -- act --------------------------------------------------------------------------------------------------
 
@@ -112,6 +148,33 @@ class Admin:
             raise _unknown(job_id)
         if answer == "running":
             raise Conflict(f"job {job_id} is running. Cancel it first")
+
+    def retry_many(self, job_ids: Iterable[str]) -> Bulk:
+        """Run many jobs again now, as `retry` does each."""
+        answers = self._each(job_ids, lambda job_id: ops_jobs.retry(self.store.dialect, job_id))
+        self.store.poke(Hint("look"))
+        return _bulk({job_id: answer for job_id, (answer, _) in answers.items()}, ("queued",))
+
+    def cancel_many(self, job_ids: Iterable[str], reason: str = "cancelled") -> Bulk:
+        """Cancel many jobs, as `cancel` does each: those that run are asked to stop."""
+        answers = self._each(job_ids, lambda job_id: ops_jobs.cancel(self.store.dialect, job_id, reason))
+        for job_id, (answer, _) in answers.items():
+            if answer == "asked":
+                self.store.poke(Hint("cancel", job_id=job_id))
+        return _bulk({job_id: answer for job_id, (answer, _) in answers.items()}, ("cancelled", "asked"))
+
+    def delete_many(self, job_ids: Iterable[str]) -> Bulk:
+        """Forget many jobs, as `delete` does each."""
+        return _bulk(self._each(job_ids, lambda job_id: ops_jobs.delete(self.store.dialect, job_id)), ("deleted",))
+
+    def _each(self, job_ids: Iterable[str], do: Callable[[str], Op[R]]) -> dict[str, R]:
+        """Do something to each of many jobs, a batch in a transaction."""
+        ids = [_checked(job_id) for job_id in job_ids]
+        answers: dict[str, R] = {}
+        for start in range(0, len(ids), BATCH):
+            batch = sorted(ids[start : start + BATCH])  # in one order, so that two of these do not wait for each other
+            answers |= self.store.run(partial(_one_after_another, batch, do))
+        return answers
 
     def set_state(self, job_id: str, state: State | str) -> None:
         """Set a job's state by hand: queued runs it again; succeeded, failed or cancelled ends one that waits."""
@@ -180,3 +243,25 @@ def _checked(job_id: str) -> str:
 
 def _unknown(job_id: str) -> JobNotFound:
     return JobNotFound(f"there is no job {job_id}: it was deleted or pruned, or the id is wrong")
+
+
+def _one_after_another(batch: Sequence[str], do: Callable[[str], Op[R]]) -> Op[dict[str, R]]:
+    answers: dict[str, R] = {}
+    for job_id in batch:
+        answers[job_id] = yield from do(job_id)
+    return answers
+
+
+_REFUSALS = {
+    "unknown": "it is gone",
+    "ended": "it has already ended",
+    "running": "it is running",
+    "held": "another job has its unique key",
+}
+
+
+def _bulk(answers: dict[str, str], accepted: tuple[str, ...]) -> Bulk:
+    return Bulk(
+        [job_id for job_id, answer in answers.items() if answer in accepted],
+        [(job_id, _REFUSALS.get(answer, answer)) for job_id, answer in answers.items() if answer not in accepted],
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 
 from duly.__about__ import __version__
 from duly.admin import Admin
@@ -16,7 +16,7 @@ from duly.domain.errors import ConfigurationError, InvalidOption
 from duly.domain.names import check_queue_name, check_task_name
 from duly.domain.rank import check_priority
 from duly.domain.records import Enqueued, NewJob
-from duly.domain.retry import DEFAULT, Backoff
+from duly.domain.retry import DEFAULT, Backoff, check_retry
 from duly.domain.signature import Signature
 from duly.job import Job
 from duly.maintenance.prune import Retention
@@ -141,11 +141,11 @@ class Duly(Admin):
             kind=_kind_of(function, options.get("isolation")),
             queue=check_queue_name(options.get("queue", "default")),
             priority=check_priority(options.get("priority", 0)),
-            retry=DEFAULT if options.get("retry") is None else options["retry"],
+            retry=DEFAULT if options.get("retry") is None else check_retry(options["retry"]),
             timeout_us=_positive(options.get("timeout"), "timeout"),
             expires_us=_positive(options.get("expires"), "expires"),
             concurrency=_slots(options.get("concurrency")),
-            on_failure=options.get("on_failure"),
+            on_failure=_hook(options.get("on_failure")),
             by_keyword=signature.by_keyword,
         )
         self.registry.add(definition)
@@ -319,6 +319,12 @@ def _kind_of(function: Callable[..., object], isolation: object) -> Kind:
         raise InvalidOption(f"isolation must be 'process' or None, not {isolation!r}")
     call = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
     return Kind.ASYNC if inspect.iscoroutinefunction(call) else Kind.THREAD
+
+
+def _hook(value: Any) -> Callable[[Any, BaseException], object] | None:
+    if value is not None and not callable(value):
+        raise InvalidOption(f"on_failure must be a function of (job, error), not {value!r}")
+    return cast("Callable[[Any, BaseException], object] | None", value)
 
 
 def _positive(value: Duration | None, what: str) -> int | None:

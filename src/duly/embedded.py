@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -34,9 +33,13 @@ class EmbeddedWorker:
         self.stop()
 
     async def __aenter__(self) -> Worker:
+        import asyncio  # here, so that `import duly` stays quick
+
         return await asyncio.to_thread(self.start)
 
     async def __aexit__(self, *_: object) -> None:
+        import asyncio  # here, so that `import duly` stays quick
+
         await asyncio.to_thread(self.stop)
 
 

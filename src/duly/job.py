@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Generator
 from datetime import datetime, timedelta
@@ -313,6 +312,8 @@ class Job(Generic[R]):
         return self._await().__await__()
 
     async def _await(self) -> R:
+        import asyncio  # here, so that `import duly` stays quick
+
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[str] = loop.create_future()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Awaitable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -18,10 +17,10 @@ from duly.domain.json import encode_args
 from duly.domain.names import check_queue_name, check_tag, check_tenant, check_text
 from duly.domain.rank import check_priority
 from duly.domain.records import NewJob
-from duly.domain.retry import Backoff
+from duly.domain.retry import Backoff, check_retry
 from duly.domain.unique import Unique, dedupe_key
 from duly.job import Job
-from duly.worker.registry import TaskDefinition
+from duly.worker.registry import Registry, TaskDefinition
 
 if TYPE_CHECKING:
     from duly.app import Duly
@@ -65,6 +64,11 @@ class Task(Generic[P, R]):
         """Its name in the registry."""
         return self.definition.name
 
+    @property
+    def registry(self) -> Registry:
+        """Where it is registered, with the hooks and middleware of its application."""
+        return self._app.registry
+
     def __repr__(self) -> str:
         return f"<Task {self.name}>"
 
@@ -101,7 +105,7 @@ class Task(Generic[P, R]):
             "retry": retry,
             "max_attempts": max_attempts,
             "timeout": timeout,
-            "tags": None if tags is None else tuple(tags),
+            "tags": None if tags is None else _tags(tags),
             "enqueued_by": enqueued_by,
             "connection": connection,
         }
@@ -118,6 +122,8 @@ class Task(Generic[P, R]):
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """The same from a coroutine, without blocking its loop; on the caller's async connection if one is given."""
+        import asyncio  # here, so that `import duly` stays quick
+
         job = self._new_job(self.definition.signature.bind(args, kwargs))
         if self._options.connection is None:
             answer = await asyncio.to_thread(self._app.submit, job, None)
@@ -134,6 +140,8 @@ class Task(Generic[P, R]):
 
     async def aenqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[Job[R]]:
         """The same from a coroutine."""
+        import asyncio  # here, so that `import duly` stays quick
+
         model, rows = self._new_jobs(calls)
         if not rows:
             return []
@@ -151,7 +159,7 @@ class Task(Generic[P, R]):
         unique = self._unique()
         for position, call in enumerate(calls):
             try:
-                bound = bind((), dict(call))
+                bound = bind((), _arguments(call))
                 texts.append(encode_args(bound, max_bytes=limit))
             except ArgumentError as error:
                 error.args = (f"call {position}: {error.args[0]}",)
@@ -191,7 +199,7 @@ class Task(Generic[P, R]):
         options, task = self._options, self.definition
         if options.run_at is not None and options.delay is not None:
             raise InvalidOption("give run_at or delay, not both")
-        retry = task.retry if options.retry is None else options.retry
+        retry = task.retry if options.retry is None else check_retry(options.retry)
         attempts = retry.max_attempts if options.max_attempts is None else options.max_attempts
         if type(attempts) is not int or attempts < 1:
             raise InvalidOption(f"max_attempts must be a whole number from 1 on, not {attempts!r}")
@@ -240,3 +248,15 @@ class AsyncTask(Task[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Awaitable[R]:  # type: ignore[override]
         """Run it in place: await what this returns."""
         return self.definition.fn(*args, **kwargs)  # type: ignore[no-any-return]
+
+
+def _tags(tags: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(tags, str):
+        raise InvalidOption(f"tags must be a list of texts, not the text {tags!r}")
+    return tuple(tags)
+
+
+def _arguments(call: Mapping[str, Any]) -> dict[str, Any]:
+    if not isinstance(call, Mapping):
+        raise ArgumentError(f"expected a mapping of arguments, got {type(call).__name__}")
+    return dict(call)

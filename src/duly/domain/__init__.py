@@ -1,1 +1,1 @@
-"""Values and decisions: pure, no I\/O, no clock of its own."""
+"""Values and decisions: pure, no I/O, no clock of its own."""

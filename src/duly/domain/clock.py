@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 from duly.domain.errors import InvalidOption
+from duly.domain.json import safe_repr
 
 _BOOTTIME = getattr(time, "CLOCK_BOOTTIME", None)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -48,6 +49,8 @@ class SystemClock:
 
 def to_us(moment: datetime, what: str) -> int:
     """Turn an aware datetime into microseconds since the epoch; refuse a naive one."""
+    if not isinstance(moment, datetime):
+        raise InvalidOption(f"{what} must be a datetime with a time zone, not {safe_repr(moment)}.")
     if moment.tzinfo is None or moment.utcoffset() is None:
         raise InvalidOption(
             f"{what} {moment.isoformat()} has no time zone. Use an aware datetime, for example datetime.now(timezone.utc)"

@@ -265,6 +265,13 @@ def after_failure(policy: Backoff, *, attempt: int, exc: BaseException | None, r
     return _ask(policy.function, policy, attempt, exc, random)
 
 
+def check_retry(policy: object) -> Backoff:
+    """Return `policy` if it is one."""
+    if not isinstance(policy, Backoff):
+        raise InvalidOption(f"retry must be a Backoff, such as Backoff.exponential(), not {safe_repr(policy)}.")
+    return policy
+
+
 def can_retry(state: State, attempts: int, max_attempts: int = DEFAULT_MAX_ATTEMPTS) -> bool:
     """Whether a job in `state` that ran `attempts` times may run again."""
     return state not in (State.SUCCEEDED, State.RUNNING) and attempts < max_attempts

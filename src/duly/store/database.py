@@ -74,6 +74,10 @@ class Database(Protocol):
         """The same database by a connection that nobody else can take."""
         ...
 
+    def release(self) -> None:
+        """Give a reserved connection up; nothing on a database that was not reserved."""
+        ...
+
     def unbroken_us(self) -> int:
         """How long this side has been in touch with the database without a break, in microseconds."""
         ...

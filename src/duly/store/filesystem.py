@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-_KERNEL = "nfs nfs4 cifs smb smb2 smb3 smbfs 9p afs ceph glusterfs lustre gpfs beegfs davfs ncpfs coda ocfs2 gfs2 vboxsf"
+_KERNEL = "nfs nfs4 cifs smb smb2 smb3 smbfs 9p afs ceph glusterfs lustre gpfs beegfs davfs coda ocfs2 gfs2 vboxsf"
 _FUSE = "sshfs glusterfs s3fs rclone cephfs ceph gcsfuse goofys juicefs"
 NETWORK = frozenset(_KERNEL.split()) | {f"fuse.{name}" for name in _FUSE.split()}
 _ESCAPE = re.compile(r"\\([0-7]{3})")

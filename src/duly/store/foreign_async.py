@@ -16,7 +16,7 @@ from duly.store.foreign_steps import Around, Library, Step, Steps, plain, steps_
 if TYPE_CHECKING:
     import aiosqlite
     import psycopg
-    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
 
 R = TypeVar("R")
 
@@ -39,11 +39,14 @@ async def run(connection: object, op: Callable[[], Op[R]], database: Database) -
                     "connection= is an AsyncConnection not yet open. Open it: async with engine.begin() as connection"
                 )
             return await started.run_sync(lambda inner: foreign_sync.run(inner, op, database))
-        case Kind.SQLALCHEMY_ASYNC_SESSION | Kind.SQLALCHEMY_ASYNC_SCOPED:
+        case Kind.SQLALCHEMY_ASYNC_SESSION:
             session = cast("AsyncSession", connection)
             return await session.run_sync(lambda inner: foreign_sync.run(inner, op, database))
+        case Kind.SQLALCHEMY_ASYNC_SCOPED:
+            scoped = cast("async_scoped_session[AsyncSession]", connection)
+            return await run(scoped(), op, database)
         case _:
-            library = library_of(connection)
+            library = await library_of(connection)
             return await drive(steps_of(library, op, database), library.execute)
 
 
@@ -62,11 +65,13 @@ async def drive(steps: Steps[R], execute: Callable[[Step], Awaitable[Rows]]) -> 
         return stop.value  # type: ignore[no-any-return]
 
 
-def library_of(connection: object) -> AsyncLibrary:
+async def library_of(connection: object) -> AsyncLibrary:
     """Choose how to run statements on this connection; refuse a closed one."""
     match kind_of(connection):
         case Kind.PSYCOPG_ASYNC:
-            return AsyncPsycopg(cast("psycopg.AsyncConnection", connection))
+            by_psycopg = AsyncPsycopg(cast("psycopg.AsyncConnection", connection))
+            await by_psycopg.wait_for_answers()
+            return by_psycopg
         case Kind.ASYNCPG | Kind.ASYNCPG_POOLED:
             return Asyncpg(cast("_AsyncpgConnection", connection))
         case Kind.AIOSQLITE:
@@ -90,6 +95,12 @@ class AsyncPsycopg:
         """What is around the next statement."""
         return foreign_sync.psycopg_around(self._connection)
 
+    async def wait_for_answers(self) -> None:
+        """In a pipeline of the caller's, wait for the answers to what was sent so far."""
+        if self._connection.pgconn.pipeline_status:
+            async with self._connection.pipeline():
+                pass  # leaving it does
+
     async def execute(self, step: Step) -> Rows:
         """Run one statement, whatever row and cursor factories the connection has."""
         import psycopg
@@ -97,6 +108,7 @@ class AsyncPsycopg:
 
         async with psycopg.AsyncCursor(self._connection, row_factory=tuple_row) as cursor:
             await cursor.execute(step.sql.encode(), step.params)
+            await self.wait_for_answers()
             return plain(await cursor.fetchall()) if cursor.description is not None else ()
 
 

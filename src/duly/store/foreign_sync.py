@@ -112,10 +112,17 @@ class Psycopg:
         self._connection = connection
         if connection.closed:
             raise refuse_closed(connection)
+        self._wait_for_answers()
 
     def around(self) -> Around:
         """What is around the next statement."""
         return psycopg_around(self._connection)
+
+    def _wait_for_answers(self) -> None:
+        """In a pipeline of the caller's, wait for the answers to what was sent so far."""
+        if self._connection.pgconn.pipeline_status:
+            with self._connection.pipeline():
+                pass  # leaving it does
 
     def execute(self, step: Step) -> Rows:
         """Run one statement, whatever row and cursor factories the connection has."""
@@ -124,6 +131,7 @@ class Psycopg:
 
         with psycopg.Cursor(self._connection, row_factory=tuple_row) as cursor:
             cursor.execute(step.sql.encode(), step.params)
+            self._wait_for_answers()
             return plain(cursor.fetchall()) if cursor.description is not None else ()
 
 
@@ -142,7 +150,7 @@ class SqlAlchemy:
         self._connection = connection
         if connection.closed:
             raise refuse_closed(connection)
-        self.dialect, self.style = _dialect_and_style(connection.dialect.name, connection.dialect.driver)
+        self.dialect, self.style = dialect_and_style(connection.dialect.name, connection.dialect.driver)
 
     def around(self) -> Around:
         """What is around the next statement."""
@@ -182,7 +190,8 @@ def connection_of(session: sqlalchemy.orm.Session) -> sqlalchemy.Connection:
         ) from error
 
 
-def _dialect_and_style(name: str, driver: str) -> tuple[Dialect, str]:
+def dialect_and_style(name: str, driver: str) -> tuple[Dialect, str]:
+    """What SQL, and with which parameters, goes through one of SQLAlchemy's drivers."""
     if name == "sqlite":
         return Dialect.SQLITE, "numbered"
     if name == "postgresql" and driver in _SQLALCHEMY_STYLES:

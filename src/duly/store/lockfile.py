@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import ClassVar
 
 from duly.domain.errors import DatabaseUnavailable
 
@@ -24,7 +25,7 @@ class LockFile:
     nothing while the parent lives.
     """
 
-    _inherited: weakref.WeakSet[LockFile] = weakref.WeakSet()
+    _inherited: ClassVar[weakref.WeakSet[LockFile]] = weakref.WeakSet()
 
     def __init__(self, path: Path) -> None:
         self.path = path

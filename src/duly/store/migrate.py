@@ -11,6 +11,10 @@ from duly.domain.errors import SchemaMissing, SchemaTooNew, SchemaTooOld
 from duly.store.call import Dialect
 
 _NAME = re.compile(r"^(\d{4})_(\w+)\.(sqlite|postgres)\.sql$")
+_PIECE = re.compile(
+    r"""(?P<comment>--[^\n]*|/\*.*?\*/)|'(?:[^']|'')*'|"(?:[^"]|"")*"|(?P<tag>\$\w*\$).*?(?P=tag)|;|[^;'"$/-]+|.""",
+    re.S,
+)
 
 
 class Migration(NamedTuple):
@@ -54,6 +58,11 @@ def check_version(found: int | None, dialect: Dialect, where: str) -> None:
 
 
 def statements(sql: str) -> list[str]:
-    """Split a migration into its statements (none of ours has a semicolon inside)."""
-    without = re.sub(r"^--[^\n]*\n", "", sql, flags=re.M)
-    return [part.strip() for part in without.split(";") if part.strip()]
+    """Split a migration into its statements. A semicolon in quotes or in a function's `$$` body ends none."""
+    parts = [""]
+    for piece in _PIECE.finditer(sql):
+        if piece.group() == ";":
+            parts.append("")
+        elif piece["comment"] is None:
+            parts[-1] += piece.group()
+    return [part.strip() for part in parts if part.strip()]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 import json
 from collections.abc import Sequence
+from itertools import islice
 
 from duly.domain.records import Claimed, Lane
 from duly.store.call import Call, Dialect, Op, Value
@@ -46,6 +47,8 @@ def claim(
 
     With `limited` the lanes are those of one task that has a limit, and no more are taken than it has room for.
     """
+    if not from_lanes or n <= 0:
+        return []
     if limited:
         n = min(n, (yield from _room(from_lanes[0].task)))
         if n <= 0:
@@ -65,7 +68,7 @@ def claim(
     params["from_ranks"] = [lane.from_rank for lane in from_lanes]
     params["from_ids"] = [lane.from_id for lane in from_lanes]
     rows = yield Call("claim", params)
-    return [Claimed._make(row) for row in rows]  # type: ignore[arg-type]
+    return [Claimed._make(row) for row in rows]
 
 
 def _room(task: str) -> Op[int]:
@@ -80,16 +83,17 @@ def _room(task: str) -> Op[int]:
 def _claim_sqlite(from_lanes: Sequence[Lane], n: int, params: dict[str, Value]) -> Op[list[Claimed]]:
     heads: list[list[tuple[int, str]]] = []
     for lane in from_lanes:
-        rows = yield Call("head_of_lane", params | {"tenant": lane.tenant, "task": lane.task})
+        rows = yield Call("head_of_lane", params | lane._asdict())
         heads.append([(rank, job_id) for rank, job_id in json.loads(str(rows[0][0]))])
-    picked = [job_id for _, job_id in heapq.merge(*heads)][:n]
+    picked = list(islice(heapq.merge(*heads), n))
     if not picked:
         return []
-    ids: dict[str, Value] = {"ids": json.dumps(picked)}
+    ids: dict[str, Value] = {"ids": json.dumps([job_id for _, job_id in picked])}
     yield Call("lease", params | ids)
     yield Call("leave_lane", ids)
     rows = yield Call("leased_jobs", ids)
-    claimed = [Claimed._make(row) for row in json.loads(str(rows[0][0]))]
+    leased = json.loads(str(rows[0][0]))
+    claimed = [Claimed._make([*row, rank]) for row, (rank, _) in zip(leased, picked, strict=True)]
     queued_only = [job.id for job in claimed if job.hold == 1]
     if queued_only:
         yield Call("free_queued_keys", {"ids": json.dumps(queued_only)})

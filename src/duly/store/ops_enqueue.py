@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import itemgetter
 from typing import NamedTuple
 
 from duly.domain.rank import DEFAULT_HORIZON_US, rank
@@ -14,6 +15,9 @@ from duly.store.call import Call, CopyIn, Dialect, Op, Rows, Value
 
 Fresh = tuple[str, str, str | None]
 """What differs between the jobs of one bulk call: id, arguments, unique key."""
+
+CHUNK = 5_000
+MOVES = 10
 
 _COPY_JOBS = (
     "id, task, queue, tenant, args, priority, max_attempts, retry, timeout_us, expires_at, created_at, "
@@ -26,7 +30,7 @@ _COPY_SCHEDULED = "id, run_at, queue, tenant, task, priority, token, attempt, cr
 def enqueue(dialect: Dialect, job: NewJob) -> Op[Enqueued]:
     """Store one job, unless a unique key says that another stands for it."""
     if job.unique_key is None or job.unique_mode == "none":
-        yield from _insert(dialect, job, hold=0)
+        yield from _insert(dialect, job, hold=HOLD["none"])
         return Enqueued(job.id, created=True)
     return (yield from _enqueue_unique(dialect, job))
 
@@ -55,36 +59,46 @@ def _params(job: NewJob, hold: int) -> dict[str, Value]:
     }
 
 
-def _insert(dialect: Dialect, job: NewJob, *, hold: int) -> Op[None]:
+def _insert(dialect: Dialect, job: NewJob, *, hold: int) -> Op[bool]:
+    """Store a job and its place. Returns whether it is new: an enqueue may be repeated with the same id."""
     params = _params(job, hold)
+    due = job.run_at is None and job.delay_us == 0
     if dialect is Dialect.POSTGRES:
-        due = job.run_at is None and job.delay_us == 0
-        yield Call("enqueue_due" if due else "enqueue_at", params)
-        return
-    if (yield Call("insert_job", params)):
+        return bool((yield Call("enqueue_due" if due else "enqueue_at", params)))
+    new = bool((yield Call("insert_job", params)))
+    if new:
         yield Call("insert_waiting", params)
-        if job.run_at is not None or job.delay_us:
+        if not due:
             yield Call("insert_scheduled", params)
+    return new
 
 
 def _enqueue_unique(dialect: Dialect, job: NewJob) -> Op[Enqueued]:
     scope = HOLD[job.unique_scope]
     key = storage_key(job.unique_key or "")
+    yield from _lock_holders(dialect, job, [key])
     rows = yield Call(
         "hold_key",
         {"tenant": job.tenant, "key": key, "id": job.id, "scope": scope, "window_us": job.unique_window_us},
     )
     holder, following = str(rows[0][0]), rows[0][1]
     if holder == job.id:
-        yield from _insert(dialect, job, hold=scope)
+        if not (yield from _insert(dialect, job, hold=scope)):
+            yield Call("drop_stale_key", {"id": job.id})
         return Enqueued(job.id, created=True)
     match job.unique_mode:
         case "replace" | "debounce":
             return (yield from _replace(dialect, job, holder))
         case "keep_latest":
-            return (yield from _keep_latest(dialect, job, key, holder, following and str(following)))
+            return (yield from _keep_latest(dialect, job, key, holder, None if following is None else str(following)))
         case _:
             return Enqueued(holder, created=False)
+
+
+def _lock_holders(dialect: Dialect, job: NewJob, keys: Sequence[str]) -> Op[None]:
+    """Where a job that waits may be changed, lock it before its key, as a claim does: else the two could deadlock."""
+    if dialect is Dialect.POSTGRES and job.unique_mode != "skip":
+        yield Call("lock_holders", {"tenant": job.tenant, "keys": keys})
 
 
 def _replace(dialect: Dialect, job: NewJob, holder: str) -> Op[Enqueued]:
@@ -126,37 +140,47 @@ def _insert_parked(dialect: Dialect, job: NewJob, holder: str) -> Op[None]:
     )
 
 
-def take_unstarted(dialect: Dialect, job_id: str) -> Op[tuple[int, int, int, int] | None]:
-    """Take a job that has not started out of its place. Returns its token, attempt, crashes and hold."""
-    if dialect is Dialect.POSTGRES:
-        rows = yield Call("take_unstarted", {"id": job_id})
-    else:
+class Unstarted(NamedTuple):
+    """What a job that has not started takes along when it moves."""
+
+    id: str
+    token: int
+    attempt: int
+    crashes: int
+    hold: int
+
+
+def take_unstarted(dialect: Dialect, job_id: str) -> Op[Unstarted | None]:
+    """Take a job that has not started out of its place."""
+    rows: Rows = ()
+    if dialect is Dialect.SQLITE:
         rows = yield Call("find_unstarted", {"id": job_id})
         if rows:
             for place in ("scheduled", "waiting", "parked"):
                 yield Call(f"leave_{place}_one", {"id": job_id})
-    if not rows:
-        return None
-    _, token, attempt, crashes, hold = rows[0]
-    return int(str(token)), int(str(attempt)), int(str(crashes)), int(str(hold))
+    else:
+        for _ in range(MOVES):  # it may move from one place to the next while we wait for it
+            rows = yield Call("take_unstarted", {"id": job_id})
+            if rows or not (yield Call("is_unstarted", {"id": job_id})):
+                break
+    return Unstarted._make(rows[0]) if rows else None
 
 
-def move_to(dialect: Dialect, job_id: str, *, run_at: int | None, delay_us: int) -> Op[None]:
-    """Give a job that has not started another time."""
+def requeue(job: Unstarted) -> Op[None]:
+    """Put a job that was taken out of its place into its lane, due now."""
+    yield Call("requeue", job._asdict() | {"horizon": DEFAULT_HORIZON_US})
+
+
+def move_to(dialect: Dialect, job_id: str, *, run_at: int | None, delay_us: int) -> Op[bool]:
+    """Give a job that has not started another time. Returns whether there was one."""
     taken = yield from take_unstarted(dialect, job_id)
     if taken is None:
-        return
-    token, attempt, _, hold = taken
-    params: dict[str, Value] = {
-        "id": job_id,
-        "token": token,
-        "attempt": attempt,
-        "hold": hold,
-        "run_at": run_at,
-        "delay_us": delay_us,
-        "horizon": DEFAULT_HORIZON_US,
-    }
-    yield Call("reschedule" if run_at is not None or delay_us else "requeue", params)
+        return False
+    if run_at is None and delay_us == 0:
+        yield from requeue(taken)
+    else:
+        yield Call("reschedule", taken._asdict() | {"run_at": run_at, "delay_us": delay_us})
+    return True
 
 
 class _Plan(NamedTuple):
@@ -178,24 +202,41 @@ def _plan(model: NewJob, clock: Rows) -> _Plan:
 
 
 def enqueue_many(dialect: Dialect, model: NewJob, rows: Sequence[Fresh], *, copy: bool) -> Op[list[Enqueued]]:
-    """Store many jobs that differ only in id, arguments and unique key; `model` says the rest."""
+    """Store many jobs that differ only in id, arguments and unique key; `model` says the rest. May be repeated."""
+    if not rows:
+        return []
     if model.unique_mode != "none":
         return (yield from _enqueue_many_unique(dialect, model, rows))
-    clock = yield Call("clock", {"queue": model.queue, "horizon": DEFAULT_HORIZON_US})
-    plan = _plan(model, clock)
-    if copy:
-        yield from _copy(model, rows, plan)
-    else:
-        yield from _insert_many(dialect, model, rows, plan=plan, hold=0)
+    yield from _insert_new(dialect, model, rows, copy=copy)
     return [Enqueued(row[0], created=True) for row in rows]
+
+
+def _insert_new(dialect: Dialect, model: NewJob, rows: Sequence[Fresh], *, copy: bool) -> Op[None]:
+    """Store jobs without unique keys. All were stored together, so the first tells whether this is a repetition."""
+    new = rows
+    if (yield from _known(dialect, rows[:1])):
+        known = yield from _known(dialect, rows)
+        new = [row for row in rows if row[0] not in known]
+    plan = _plan(model, (yield Call("clock", {"queue": model.queue, "horizon": DEFAULT_HORIZON_US})))
+    if copy:
+        yield from _copy(model, new, plan)
+    else:
+        yield from _insert_many(dialect, model, new, plan=plan, hold=HOLD["none"])
+
+
+def _known(dialect: Dialect, rows: Sequence[Fresh]) -> Op[set[str]]:
+    """Which of these jobs are stored already."""
+    ids = [row[0] for row in rows]
+    found = yield Call("known_jobs", {"ids": ids if dialect is Dialect.POSTGRES else json.dumps(ids)})
+    return {str(row[0]) for row in found}
 
 
 def _insert_many(dialect: Dialect, model: NewJob, rows: Sequence[Fresh], *, plan: _Plan, hold: int) -> Op[None]:
     params = _params(model, hold)
     params |= {"run_at": plan.run_at, "expires_at": plan.expires_at, "created_at": plan.now, "rank": plan.rank}
     place = "insert_waiting_many" if plan.run_at <= plan.now else "insert_scheduled_many"
-    for start in range(0, len(rows), 10_000):
-        chunk = rows[start : start + 10_000]
+    for start in range(0, len(rows), CHUNK):
+        chunk = rows[start : start + CHUNK]
         if dialect is Dialect.POSTGRES:
             params["ids"] = [row[0] for row in chunk]
             params["argses"] = [row[1] for row in chunk]
@@ -220,11 +261,7 @@ def _copy(model: NewJob, rows: Sequence[Fresh], plan: _Plan) -> Op[None]:
     options = (model.priority, model.max_attempts, model.retry, model.timeout_us, plan.expires_at, plan.now)
     after = "\t" + "\t".join(map(_field, (*options, model.enqueued_by))) + "\t"
     end = f"\t{_field(model.tags)}\t{_field(model.headers)}\n"
-    if all(row[2] is None for row in rows):
-        tail = after + "\\N" + end
-        data = [row[0] + before + row[1].replace("\\", "\\\\") + tail for row in rows]
-    else:
-        data = [row[0] + before + row[1].replace("\\", "\\\\") + after + _field(row[2]) + end for row in rows]
+    data = [row[0] + before + _field(row[1]) + after + _field(row[2]) + end for row in rows]
     yield CopyIn("jobs", _COPY_JOBS, data)
     if plan.run_at <= plan.now:
         head = f"{queue}\t0\t{tenant}\t{task}\t{plan.rank}\t"
@@ -237,28 +274,45 @@ def _copy(model: NewJob, rows: Sequence[Fresh], plan: _Plan) -> Op[None]:
 
 def _enqueue_many_unique(dialect: Dialect, model: NewJob, rows: Sequence[Fresh]) -> Op[list[Enqueued]]:
     """Store many jobs with unique keys. Keys are taken in key order, so that two bulk calls cannot deadlock."""
-    answers: dict[str, Enqueued] = {}
-    hold = HOLD[model.unique_scope]
-    clock = yield Call("clock", {"queue": model.queue, "horizon": DEFAULT_HORIZON_US})
-    for start in range(0, len(rows), 5_000):
-        chunk = rows[start : start + 5_000]
-        first: dict[str, str] = {}
-        for job_id, _, key in chunk:
-            first.setdefault(storage_key(key or ""), job_id)
-        holders = yield from _hold_keys(dialect, model, first)
-        fresh = [row for row in chunk if holders[storage_key(row[2] or "")] == row[0]]
-        if fresh:
-            yield from _insert_many(dialect, model, fresh, plan=_plan(model, clock), hold=hold)
-        answers |= {row[0]: Enqueued(row[0], created=True) for row in fresh}
-        for job_id, args, key in chunk:
-            if job_id not in answers:
-                answers[job_id] = yield from enqueue(dialect, replace(model, id=job_id, args=args, unique_key=key))
+    plain = [row for row in rows if row[2] is None]
+    if plain:
+        yield from _insert_new(dialect, model, plain, copy=False)
+    answers = {row[0]: Enqueued(row[0], created=True) for row in plain}
+    keyed = sorted([(storage_key(row[2]), row) for row in rows if row[2] is not None], key=itemgetter(0))
+    for start in range(0, len(keyed), CHUNK):
+        answers |= yield from _enqueue_some_unique(dialect, model, keyed[start : start + CHUNK])
     return [answers[row[0]] for row in rows]
+
+
+def _enqueue_some_unique(
+    dialect: Dialect, model: NewJob, keyed: Sequence[tuple[str, Fresh]]
+) -> Op[dict[str, Enqueued]]:
+    """Take the keys that are free all at once, and do the rest one by one. What is known already is a repetition."""
+    known = yield from _known(dialect, [row for _, row in keyed])
+    answers = {job_id: Enqueued(job_id, created=True) for job_id in known}
+    keyed = [(key, row) for key, row in keyed if row[0] not in known]
+    first: dict[str, str] = {}
+    for key, row in keyed:
+        first.setdefault(key, row[0])
+    yield from _lock_holders(dialect, model, list(first))
+    holders = yield from _hold_keys(dialect, model, first)
+    fresh = [row for key, row in keyed if holders[key] == row[0]]
+    if fresh:
+        plan = _plan(model, (yield Call("clock", {"queue": model.queue, "horizon": DEFAULT_HORIZON_US})))
+        yield from _insert_many(dialect, model, fresh, plan=plan, hold=HOLD[model.unique_scope])
+    answers |= {row[0]: Enqueued(row[0], created=True) for row in fresh}
+    for _, (job_id, args, unique_key) in keyed:
+        if job_id not in answers:
+            one = replace(model, id=job_id, args=args, unique_key=unique_key)
+            answers[job_id] = yield from _enqueue_unique(dialect, one)
+    return answers
 
 
 def _hold_keys(dialect: Dialect, model: NewJob, wanted: dict[str, str]) -> Op[dict[str, str]]:
     """Take many keys at once. Returns who holds each."""
-    keys = sorted(wanted)
+    if not wanted:
+        return {}
+    keys = list(wanted)
     params: dict[str, Value] = {
         "tenant": model.tenant,
         "scope": HOLD[model.unique_scope],

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from operator import attrgetter
+
+from duly.domain.ids import is_job_id
 from duly.domain.rank import DEFAULT_HORIZON_US
 from duly.domain.records import HOLD, Counts, Filter, JobRecord, RunRecord
 from duly.domain.states import State
 from duly.domain.unique import storage_key
 from duly.store.call import Call, Dialect, Op, Row, Value
-from duly.store.ops_enqueue import move_to, take_unstarted
-from duly.store.ops_settle import free_key
+from duly.store.ops_enqueue import MOVES, Unstarted, move_to, requeue, take_unstarted
+from duly.store.ops_settle import end_unstarted, free_key
 
 
 def job_record(row: Row) -> JobRecord:
@@ -19,7 +23,9 @@ def job_record(row: Row) -> JobRecord:
 
 
 def get(job_id: str) -> Op[JobRecord | None]:
-    """Find one job."""
+    """Find one job. What is no id at all names none."""
+    if not is_job_id(job_id):
+        return None
     rows = yield Call("get_job", {"id": job_id})
     return job_record(rows[0]) if rows else None
 
@@ -27,13 +33,13 @@ def get(job_id: str) -> Op[JobRecord | None]:
 def runs_of(job_id: str) -> Op[list[RunRecord]]:
     """Every run of a job, first to last."""
     rows = yield Call("runs_of", {"id": job_id})
-    return [RunRecord._make(row) for row in rows]  # type: ignore[arg-type]
+    return [RunRecord._make(row) for row in rows]
 
 
 def recent_runs(task: str | None, tenant: str | None, n: int) -> Op[list[RunRecord]]:
     """The newest runs."""
     rows = yield Call("recent_runs", {"task": task, "tenant": tenant, "n": n})
-    return [RunRecord._make(row) for row in rows]  # type: ignore[arg-type]
+    return [RunRecord._make(row) for row in rows]
 
 
 def cancel(dialect: Dialect, job_id: str, reason: str) -> Op[tuple[str, str | None]]:
@@ -41,19 +47,18 @@ def cancel(dialect: Dialect, job_id: str, reason: str) -> Op[tuple[str, str | No
 
     Returns ("cancelled", None), ("asked", worker id), or ("ended" or "unknown", None).
     """
-    taken = yield from take_unstarted(dialect, job_id)
-    if taken is not None:
-        token, attempt, crashes, hold = taken
-        end: dict[str, Value] = {"id": job_id, "state": "cancelled", "token": token, "attempt": attempt}
-        yield Call("insert_ended", end | {"crashes": crashes, "reason": reason})
-        if hold in (HOLD["queued"], HOLD["live"]):
-            yield from free_key(dialect, job_id)
-        return "cancelled", None
-    rows = yield Call("request_cancel", {"id": job_id, "reason": reason})
-    if rows:
-        return "asked", str(rows[0][0])
-    known = yield Call("get_job", {"id": job_id})
-    return ("ended" if known else "unknown"), None
+    for _ in range(MOVES):  # a run may end and its job go back to its lane between one look and the next
+        if (yield from end_unstarted(dialect, job_id, State.CANCELLED, reason)):
+            return "cancelled", None
+        rows = yield Call("request_cancel", {"id": job_id, "reason": reason})
+        if rows:
+            return "asked", str(rows[0][0])
+        job = yield from get(job_id)
+        if job is None:
+            return "unknown", None
+        if job.state.terminal:
+            break
+    return "ended", None
 
 
 def retry(dialect: Dialect, job_id: str) -> Op[tuple[str, str | None]]:
@@ -61,58 +66,58 @@ def retry(dialect: Dialect, job_id: str) -> Op[tuple[str, str | None]]:
 
     Returns ("queued", None), ("held", id of the job that holds its unique key), ("running", None) or ("unknown", None).
     """
-    rows = yield Call("get_job", {"id": job_id})
-    if not rows:
-        return "unknown", None
-    job = job_record(rows[0])
-    if job.state is State.RUNNING:
-        return "running", None
-    hold = 0
-    if job.state in (State.SUCCEEDED, State.FAILED, State.CANCELLED):
-        if job.unique_key is not None:
-            holder = yield from _retake(job)
-            if holder != job_id:
-                return "held", holder
-            hold = HOLD["live"]
-        if not (yield Call("take_ended", {"id": job_id})):
-            return "unknown", None
-    else:
-        taken = yield from take_unstarted(dialect, job_id)
-        if taken is None:
-            return "unknown", None
-        hold = taken[3]
-    back: dict[str, Value] = {"id": job_id, "token": job.token, "attempt": 0, "hold": hold}
-    yield Call("requeue", back | {"horizon": DEFAULT_HORIZON_US})
+    for _ in range(MOVES):  # its run may end between one look and the next
+        if ended := (yield Call("lock_ended", {"id": job_id})):
+            return (yield from _retry_ended(job_id, token=int(str(ended[0][0])), hold=int(str(ended[0][1]))))
+        if behind := (yield Call("parked_behind", {"id": job_id})):
+            return "held", str(behind[0][0])
+        if (taken := (yield from take_unstarted(dialect, job_id))) is not None:
+            yield from requeue(taken._replace(attempt=0, crashes=0))
+            return "queued", None
+        if (yield Call("is_running", {"id": job_id})):
+            return "running", None
+        if (yield from get(job_id)) is None:
+            break
+    return "unknown", None
+
+
+def _retry_ended(job_id: str, *, token: int, hold: int) -> Op[tuple[str, str | None]]:
+    if hold != HOLD["none"]:
+        hold = HOLD["queued"] if hold == HOLD["queued"] else HOLD["live"]  # how long its window was is not known
+        holder = yield from _retake(job_id, hold)
+        if holder != job_id:
+            return "held", holder
+    yield Call("take_ended", {"id": job_id})
+    yield from requeue(Unstarted(job_id, token, 0, 0, hold))
     return "queued", None
 
 
-def _retake(job: JobRecord) -> Op[str]:
-    key: dict[str, Value] = {"tenant": job.tenant, "key": storage_key(job.unique_key or ""), "id": job.id}
-    rows = yield Call("hold_key", key | {"scope": HOLD["live"], "window_us": None})
-    return str(rows[0][0])
+def _retake(job_id: str, hold: int) -> Op[str]:
+    """Take the key that a finished job had. Returns who holds it."""
+    rows = yield Call("wanted_key", {"id": job_id})
+    key: dict[str, Value] = {"tenant": str(rows[0][0]), "key": storage_key(str(rows[0][1])), "id": job_id}
+    taken = yield Call("hold_key", key | {"scope": hold, "window_us": None})
+    return str(taken[0][0])
 
 
 def end_by_hand(dialect: Dialect, job_id: str, state: State, reason: str) -> Op[str]:
     """End a waiting job as succeeded or failed because a person says so. Returns "ended", "running" or "unknown"."""
-    taken = yield from take_unstarted(dialect, job_id)
-    if taken is None:
-        return "running" if (yield Call("is_running", {"id": job_id})) else "unknown"
-    end: dict[str, Value] = {"id": job_id, "state": state, "token": taken[0], "attempt": taken[1]}
-    yield Call("insert_ended", end | {"crashes": taken[2], "reason": reason})
-    if taken[3] in (HOLD["queued"], HOLD["live"]):
-        yield from free_key(dialect, job_id)
-    return "ended"
+    if (yield from end_unstarted(dialect, job_id, state, reason)):
+        return "ended"
+    return "running" if (yield Call("is_running", {"id": job_id})) else "unknown"
 
 
 def delete(dialect: Dialect, job_id: str) -> Op[str]:
-    """Forget a job that does not run. Returns "deleted", "running" or "unknown"."""
-    if (yield Call("is_running", {"id": job_id})):
-        return "running"
-    taken = yield from take_unstarted(dialect, job_id)
-    ended = [] if taken is not None else (yield Call("take_ended", {"id": job_id}))
-    if taken is None and not ended:
-        return "unknown"
+    """Forget a job that does not run, and its history. Returns "deleted", "running" or "unknown"."""
+    for _ in range(MOVES):  # its run may end between one look and the next
+        if (yield from take_unstarted(dialect, job_id)) is not None or (yield Call("take_ended", {"id": job_id})):
+            break
+        if (yield Call("is_running", {"id": job_id})):
+            return "running"
+        if (yield from get(job_id)) is None:
+            return "unknown"
     yield from free_key(dialect, job_id)
+    yield Call("forget_key", {"id": job_id})
     yield Call("delete_runs", {"id": job_id})
     yield Call("delete_job", {"id": job_id})
     return "deleted"
@@ -121,21 +126,20 @@ def delete(dialect: Dialect, job_id: str) -> Op[str]:
 def set_priority(job_id: str, priority: int) -> Op[bool]:
     """Change a job's priority and, if it waits, its place. Returns whether it may still make a difference."""
     params: dict[str, Value] = {"id": job_id, "priority": priority, "horizon": DEFAULT_HORIZON_US}
-    rows = yield Call("get_job", {"id": job_id})
-    if not rows or job_record(rows[0]).state not in (State.SCHEDULED, State.QUEUED):
+    job = yield from get(job_id)
+    if job is None or job.state not in (State.SCHEDULED, State.QUEUED):
         return False
     yield Call("set_priority", params)
+    yield Call("reprioritise_scheduled", params)  # first, as jobs go from here to the lanes and not back
     yield Call("rerank", params)
-    yield Call("reprioritise_scheduled", params)
     return True
 
 
 def reschedule(dialect: Dialect, job_id: str, *, run_at: int | None, delay_us: int) -> Op[bool]:
-    """Give a job that has not started another time."""
-    found = yield Call("lock_unstarted", {"id": job_id})
-    if found:
-        yield from move_to(dialect, job_id, run_at=run_at, delay_us=delay_us)
-    return bool(found)
+    """Give a job that has not started another time. One that waits for another with its unique key has none."""
+    if (yield Call("parked_behind", {"id": job_id})):
+        return False
+    return (yield from move_to(dialect, job_id, run_at=run_at, delay_us=delay_us))
 
 
 def counts() -> Op[Counts]:
@@ -162,19 +166,13 @@ def release_parked(dialect: Dialect, task: str, fingerprint: str, n: int) -> Op[
     """Give jobs whose arguments did not fit another version of the code another chance with this one."""
     rows = yield Call("stale_parked", {"task": task, "mark": fingerprint, "n": n})
     for row in rows:
-        job_id = str(row[0])
-        taken = yield from take_unstarted(dialect, job_id)
+        taken = yield from take_unstarted(dialect, str(row[0]))
         if taken is not None:
-            back: dict[str, Value] = {"id": job_id, "token": taken[0], "attempt": taken[1], "hold": taken[3]}
-            yield Call("requeue", back | {"horizon": DEFAULT_HORIZON_US})
+            yield from requeue(taken)
     return len(rows)
 
 
-_LISTS = {
-    State.SCHEDULED: ("list_scheduled",),
-    State.QUEUED: ("list_waiting", "list_parked"),
-    State.RUNNING: ("list_running",),
-}
+_LISTS = {State.SCHEDULED: "list_scheduled", State.RUNNING: "list_running"}
 
 
 def find(wanted: Filter) -> Op[list[JobRecord]]:
@@ -184,15 +182,16 @@ def find(wanted: Filter) -> Op[list[JobRecord]]:
         "task": wanted.task,
         "queue": wanted.queue,
         "tenant": wanted.tenant,
-        "tag": None if wanted.tag is None else f'%"{wanted.tag}"%',
-        "text": None if wanted.text is None else f"%{wanted.text}%",
+        "tag": None if wanted.tag is None else json.dumps(wanted.tag, ensure_ascii=False),
+        "text": wanted.text,
         "before_id": wanted.before_id,
         "limit": wanted.limit,
         "offset": wanted.offset,
     }
-    names = ("list_jobs",) if wanted.state is None else _LISTS.get(wanted.state, ("list_ended",))
-    found: list[JobRecord] = []
-    for name in names:
-        rows = yield Call(name, params | {"limit": wanted.limit - len(found)})
-        found += [job_record(row) for row in rows]
-    return found
+    if wanted.state is not State.QUEUED:
+        name = "list_jobs" if wanted.state is None else _LISTS.get(wanted.state, "list_ended")
+        return [job_record(row) for row in (yield Call(name, params))]
+    page = params | {"limit": wanted.limit + wanted.offset, "offset": 0}
+    found = [*(yield Call("list_waiting", page)), *(yield Call("list_parked", page))]
+    newest = sorted((job_record(row) for row in found), key=attrgetter("id"), reverse=True)
+    return newest[wanted.offset : wanted.offset + wanted.limit]

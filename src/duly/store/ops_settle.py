@@ -1,4 +1,4 @@
-"""Settle: end runs, fenced. Each run leaves `running` only if its token still holds; what does not hold changes nothing.
+"""Settle: end runs, fenced. Each run leaves `running` only if its token still holds; else nothing changes.
 
 Also here: renewing leases, progress, cancel requests and the search for runs whose worker is gone.
 """
@@ -8,14 +8,16 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from itertools import groupby
+from operator import itemgetter
 
 from duly.domain.rank import DEFAULT_HORIZON_US
 from duly.domain.records import HOLD, Lapsed, Settled
-from duly.domain.states import TERMINAL
+from duly.domain.states import TERMINAL, State
 from duly.domain.unique import storage_key
 from duly.store.call import Call, Dialect, Op, Value
-from duly.store.ops_enqueue import take_unstarted
+from duly.store.ops_enqueue import requeue, take_unstarted
 
+_STATES = frozenset({"succeeded", "failed", "cancelled", "scheduled", "queued"})
 _COLUMNS = (
     "ids",
     "tokens",
@@ -36,23 +38,39 @@ _COLUMNS = (
 
 
 def settle(dialect: Dialect, batch: Sequence[Settled], *, shard: int = 0, only_expired: bool = False) -> Op[set[str]]:
-    """End runs whose jobs hold no unique key. Returns the ids that were accepted."""
+    """End runs whose jobs hold no unique key. Returns the ids that were accepted.
+
+    Whatever the run came to, a job that was asked to stop does not go back to its queue.
+    """
     if not batch:
         return set()
+    _check_states(batch)
     params: dict[str, Value] = {"only_expired": only_expired, "shard": shard, "horizon": DEFAULT_HORIZON_US}
     if dialect is Dialect.POSTGRES:
+        batch = sorted(batch, key=itemgetter(0))  # rows are locked in one order by all, so that none deadlock
         params |= dict(zip(_COLUMNS, (list(column) for column in zip(*batch, strict=True)), strict=True))
         rows = yield Call("settle", params)
         return {str(row[0]) for row in rows}
     return (yield from _settle_sqlite(batch, params))
 
 
+def _check_states(batch: Sequence[Settled]) -> None:
+    """Refuse a state that is no place to go: the job would be nowhere."""
+    strange = {each.state for each in batch} - _STATES
+    if strange:
+        known = ", ".join(sorted(_STATES))
+        raise ValueError(f"after a run a job cannot be {', '.join(sorted(strange))}; it is one of {known}")
+
+
 def _settle_sqlite(batch: Sequence[Settled], params: dict[str, Value]) -> Op[set[str]]:
     rows = yield Call("settle_held", params | {"batch": json.dumps([(each.id, each.token) for each in batch])})
     held = set(json.loads(str(rows[0][0])))
-    batch = [each for each in batch if each.id in held]
+    stopped: dict[str, str | None] = dict(json.loads(str(rows[0][1])))
+    batch = list({(each.id, each.token): each for each in batch if each.id in held}.values())
     if not batch:
         return set()
+    if stopped:
+        batch = [_stop(each, stopped[each.id]) if each.id in stopped else each for each in batch]
     params["batch"] = json.dumps(batch)
     yield Call("settle_runs", params)
     for place, some in groupby(sorted(batch, key=_place), key=_place):
@@ -62,86 +80,135 @@ def _settle_sqlite(batch: Sequence[Settled], params: dict[str, Value]) -> Op[set
     return held
 
 
+def _stop(settled: Settled, reason: str | None) -> Settled:
+    """A job that was asked to stop ends, where it would have gone back to its queue."""
+    return settled if settled.state in TERMINAL else settled._replace(state="cancelled", reason=reason)
+
+
 def _place(settled: Settled) -> str:
     return "settle_ended" if settled.state in TERMINAL else f"settle_{settled.state}"
 
 
-def settle_keyed(dialect: Dialect, settled: Settled, hold: int, *, shard: int = 0, only_expired: bool = False) -> Op[set[str]]:
+def settle_keyed(
+    dialect: Dialect, settled: Settled, hold: int, *, shard: int = 0, only_expired: bool = False
+) -> Op[set[str]]:
     """End one run whose job holds a unique key: pass the key on, give it back, or find it taken."""
+    run = yield Call("lock_run", {"id": settled.id, "token": settled.token, "only_expired": only_expired})
+    if not run:
+        return set()
+    cancel_at, cancel_reason = run[0]
+    if cancel_at is not None:
+        settled = _stop(settled, None if cancel_reason is None else str(cancel_reason))
     if hold == HOLD["queued"] and settled.state not in TERMINAL:
-        settled = yield from _retake_key(settled)
+        holder = yield from _retake_key(settled.id)
+        if holder != settled.id:
+            settled = settled._replace(state="cancelled", reason=f"superseded by {holder}", delay_us=0)
     accepted = yield from settle(dialect, [settled], shard=shard, only_expired=only_expired)
     if accepted and hold == HOLD["live"] and settled.state in TERMINAL:
         yield from free_key(dialect, settled.id)
     return accepted
 
 
-def _retake_key(settled: Settled) -> Op[Settled]:
-    """A job that goes back to the queue needs its key again; if a newer job has it, this one is superseded."""
-    rows = yield Call("get_job", {"id": settled.id})
-    if not rows or rows[0][12] is None:
-        return settled
-    key: dict[str, Value] = {"tenant": str(rows[0][3]), "key": storage_key(str(rows[0][12])), "id": settled.id, "scope": HOLD["queued"]}
-    taken = yield Call("hold_key", key | {"window_us": None})
-    holder = str(taken[0][0])
-    if holder == settled.id:
-        return settled
-    return settled._replace(state="cancelled", reason=f"superseded by {holder}", delay_us=0)
+def _retake_key(job_id: str) -> Op[str]:
+    """A job that goes back to the queue needs its key again. Returns who holds it: if a newer job, that one stands."""
+    rows = yield Call("wanted_key", {"id": job_id})
+    tenant, key = rows[0]
+    wanted: dict[str, Value] = {"tenant": str(tenant), "key": storage_key(str(key)), "id": job_id}
+    taken = yield Call("hold_key", wanted | {"scope": HOLD["queued"], "window_us": None})
+    return str(taken[0][0])
 
 
 def free_key(dialect: Dialect, job_id: str) -> Op[None]:
-    """Give a job's unique key back, or hand it to the job that waits for it."""
+    """Give a job's unique key back, or hand it to the job that waits for it, if that one still waits."""
     rows = yield Call("key_of", {"id": job_id})
     for tenant, key, following in rows:
-        if following is None:
+        taken = None if following is None else (yield from take_unstarted(dialect, str(following)))
+        if taken is None:
             yield Call("release_key", {"id": job_id})
-            continue
-        named: dict[str, Value] = {"tenant": str(tenant), "key": str(key), "next_id": str(following)}
-        yield Call("pass_key", named)
-        taken = yield from take_unstarted(dialect, str(following))
-        if taken is not None:
-            back: dict[str, Value] = {"id": str(following), "token": taken[0], "attempt": taken[1], "hold": taken[3]}
-            yield Call("requeue", back | {"horizon": DEFAULT_HORIZON_US})
+        else:
+            yield Call("pass_key", {"tenant": str(tenant), "key": str(key), "next_id": taken.id})
+            yield from requeue(taken)
 
 
-def already_settled(pairs: Sequence[tuple[str, int]]) -> Op[set[str]]:
-    """Say which of these runs are on record: what a retry after a lost reply needs to know."""
+def give_back(dialect: Dialect, pairs: Sequence[tuple[str, int]], *, shard: int = 0) -> Op[set[str]]:
+    """Release runs that never started, by (id, token): no attempt is counted. Returns the ids that held."""
+    if not pairs:
+        return set()
+    rows = yield Call("held_pairs", _pairs(dialect, pairs))
+    given: set[str] = set()
+    plain: list[Settled] = []
+    for job_id, token, hold, crashes in rows:
+        released = Settled(str(job_id), int(str(token)), "queued", "released", uncounted=1, crashes=int(str(crashes)))
+        if hold == HOLD["queued"]:
+            given |= yield from settle_keyed(dialect, released, HOLD["queued"], shard=shard)
+        else:
+            plain.append(released)
+    return given | (yield from settle(dialect, plain, shard=shard))
+
+
+def already_settled(batch: Sequence[Settled]) -> Op[set[str]]:
+    """Say which of these runs are on record, with the same outcome: what a retry after a lost reply needs to know."""
     found: set[str] = set()
-    for job_id, token in pairs:
-        if (yield Call("settled_before", {"id": job_id, "token": token})):
-            found.add(job_id)
+    for each in batch:
+        if (yield Call("settled_before", {"id": each.id, "token": each.token, "outcome": each.outcome})):
+            found.add(each.id)
     return found
 
 
 def renew(dialect: Dialect, pairs: Sequence[tuple[str, int]], lease_us: int) -> Op[dict[str, bool]]:
     """Extend leases by (id, token). Returns those that still hold, and whether each was asked to stop."""
-    params: dict[str, Value] = {"lease_us": lease_us}
-    if dialect is Dialect.POSTGRES:
-        params |= {"ids": [pair[0] for pair in pairs], "tokens": [pair[1] for pair in pairs]}
-    else:
-        params["batch"] = json.dumps(pairs)
-    rows = yield Call("renew", params)
+    if not pairs:
+        return {}
+    rows = yield Call("renew", _pairs(dialect, pairs) | {"lease_us": lease_us})
     return {str(row[0]): row[1] is not None for row in rows}
+
+
+def _pairs(dialect: Dialect, pairs: Sequence[tuple[str, int]]) -> dict[str, Value]:
+    """(id, token) pairs as parameters, in the order in which all lock them."""
+    pairs = sorted(pairs)
+    if dialect is Dialect.POSTGRES:
+        return {"ids": [pair[0] for pair in pairs], "tokens": [pair[1] for pair in pairs]}
+    return {"batch": json.dumps(pairs)}
 
 
 def lapsed(*, lease_us: int, n: int) -> Op[list[Lapsed]]:
     """Find runs whose lease or deadline has passed."""
     rows = yield Call("lapsed", {"lease_us": lease_us, "n": n})
-    return [Lapsed._make(row) for row in rows]  # type: ignore[arg-type]
+    return [Lapsed._make(row) for row in rows]
 
 
 def held_by_dead(worker_id: str, n: int) -> Op[list[Lapsed]]:
     """Find the runs of a worker that is known to be gone."""
     rows = yield Call("held_by_dead", {"worker_id": worker_id, "n": n})
-    return [Lapsed._make(row) for row in rows]  # type: ignore[arg-type]
+    return [Lapsed._make(row) for row in rows]
 
 
 def park(dialect: Dialect, *, job_id: str, token: int, reason: str, detail: str, mark: str) -> Op[bool]:
-    """Set a claimed job aside with the reason, no attempt counted. Returns whether the token still held."""
+    """Set a claimed job aside with the reason, no attempt counted. Returns whether the token still held.
+
+    It ends instead if it was asked to stop, or if a newer job has taken the unique key that it let go when claimed.
+    """
     params: dict[str, Value] = {"id": job_id, "token": token, "reason": reason, "detail": detail, "mark": mark}
-    if dialect is Dialect.POSTGRES:
-        return bool((yield Call("park", params)))
-    rows = yield Call("park_held", params)
-    if rows:
-        yield Call("leave_running_one", params)
-    return bool(rows)
+    if dialect is Dialect.SQLITE:
+        yield Call("park_held", params)
+    rows = yield Call("park" if dialect is Dialect.POSTGRES else "leave_running_one", params)
+    if not rows:
+        return False
+    hold, cancel_at, cancel_reason = rows[0]
+    if cancel_at is not None:
+        stopped = None if cancel_reason is None else str(cancel_reason)
+        yield from end_unstarted(dialect, job_id, State.CANCELLED, stopped)
+    elif hold == HOLD["queued"] and (holder := (yield from _retake_key(job_id))) != job_id:
+        yield from end_unstarted(dialect, job_id, State.CANCELLED, f"superseded by {holder}")
+    return True
+
+
+def end_unstarted(dialect: Dialect, job_id: str, state: State, reason: str | None) -> Op[bool]:
+    """End a job that has not started, and give its unique key back. Returns whether there was one."""
+    taken = yield from take_unstarted(dialect, job_id)
+    if taken is None:
+        return False
+    yield Call("insert_ended", taken._asdict() | {"state": state, "reason": reason})
+    if taken.hold in (HOLD["queued"], HOLD["live"]):
+        yield from free_key(dialect, job_id)
+    return True

@@ -1,4 +1,4 @@
-"""Upkeep: promote what is due, prune what is old, add up old counts. Any worker may do it; each step is guarded by itself."""
+"""Upkeep: promote what is due, prune what is old, add up old counts. Any worker may do it; each step guards itself."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DAY_US = 86_400_000_000
 
 
 def promote(dialect: Dialect, n: int) -> Op[list[tuple[str, str, str, int, int]]]:
-    """Put jobs whose time has come into their lanes. Returns (queue, tenant, task, lowest rank, how many) for each lane."""
+    """Put jobs whose time has come into their lanes. Returns (queue, tenant, task, lowest rank, how many) for each."""
     params: dict[str, Value] = {"n": n, "horizon": DEFAULT_HORIZON_US}
     if dialect is Dialect.POSTGRES:
         rows = yield Call("promote", params)
@@ -63,12 +63,13 @@ def prune_rest(keep_rollups_us: int) -> Op[None]:
     yield Call("forget_workers", {"silent_us": DAY_US})
 
 
-def add_up_hour(keep_minutes_us: int) -> Op[bool]:
+def add_up_hour(dialect: Dialect, keep_minutes_us: int) -> Op[bool]:
     """Turn the oldest hour of counts by the minute into one row each. Returns whether there was one."""
     rows = yield Call("old_minutes", {"keep_us": keep_minutes_us})
     if rows[0][0] is None:
         return False
     hour: dict[str, Value] = {"hour_at": int(str(rows[0][0]))}
     yield Call("add_hour", hour)
-    yield Call("delete_minutes", hour)
+    if dialect is Dialect.SQLITE:
+        yield Call("delete_minutes", hour)
     return True

@@ -47,7 +47,11 @@ def everyone() -> Op[list[WorkerRecord]]:
     found = []
     for row in rows:
         process = ProcessIdentity(
-            host=str(row[1]), boot_id=str(row[2]), pid_namespace=str(row[3]), pid=int(str(row[4])), process_started_at=str(row[5])
+            host=str(row[1]),
+            boot_id=str(row[2]),
+            pid_namespace=str(row[3]),
+            pid=int(str(row[4])),
+            process_started_at=str(row[5]),
         )
         found.append(
             WorkerRecord(

@@ -61,6 +61,7 @@ class PostgresDatabase:
         self._options = PLANNER
         self._abandoned: list[object] = []
         self._children: list[PostgresDatabase] = []
+        self._parent: PostgresDatabase | None = None
         self._reset()
 
     def _reset(self) -> None:
@@ -117,8 +118,8 @@ class PostgresDatabase:
                 connection = self._free.pop() if self._free else None
             if connection is None:
                 connection = self.connect()
-                if self._unbroken_since is None:
-                    self._unbroken_since = time.monotonic()
+            if self._unbroken_since is None:
+                self._unbroken_since = time.monotonic()
             try:
                 if not self._checked:
                     self._check_schema(connection)
@@ -227,8 +228,16 @@ class PostgresDatabase:
         """The same database by one connection that nobody else can take."""
         child = PostgresDatabase(self.url, self._clock, schema=self.schema, notify=self._notify, size=1)
         child._checked, child._prepare, child._options = self._checked, self._prepare, self._options
+        child._parent = self
         self._children.append(child)
         return child
+
+    def release(self) -> None:
+        """Close a reserved connection."""
+        if self._parent is not None:
+            self.close()
+            self._parent._children.remove(self)
+            self._parent = None
 
     def unbroken_us(self) -> int:
         """How long we have been connected without a break, in microseconds."""

@@ -316,9 +316,7 @@ class SqliteDatabase:
         assert isinstance(call, Call), "COPY is for PostgreSQL"
         sql, order = self._compiled.get(call.name)
         given = call.params
-        params = tuple(
-            [now if name == "now" else lease_now if name == "lease_now" else given[name] for name in order]
-        )
+        params = tuple([now if name == "now" else lease_now if name == "lease_now" else given[name] for name in order])
         rows: list[Row] = connection.execute(sql, params).fetchall()
         return rows
 
@@ -350,6 +348,9 @@ class SqliteDatabase:
     def reserved(self, purpose: str) -> SqliteDatabase:
         """All use one writer: there is nothing to reserve."""
         return self
+
+    def release(self) -> None:
+        """There was nothing to reserve."""
 
     def unbroken_us(self) -> int:
         """How long writes have gone through without an error or a long wait, in microseconds."""

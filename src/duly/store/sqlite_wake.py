@@ -62,7 +62,7 @@ class SqliteWaker:
         while not self._closed:
             left = deadline - time.monotonic()
             ready, _, _ = select.select(sockets, [], [], max(0.0, min(left, LOOK_EVERY)))
-            if self._closed or self._inner in ready:
+            if self._inner in ready:  # closed
                 return []
             if self._socket in ready:
                 self._version = self._data_version()

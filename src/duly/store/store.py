@@ -13,6 +13,7 @@ Not here: any decision (which state, when again): those are made by `duly.domain
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -42,6 +43,8 @@ from duly.store.call import Call, Dialect, Op, Rows
 from duly.store.database import Database, Hint, Waker
 
 R = TypeVar("R")
+_PASSWORD = r"(?<=:)[^:/@]+(?=@)"
+NO_HURRY_US = 15_000_000
 
 
 def open_database(
@@ -54,8 +57,8 @@ def open_database(
     notify: bool = True,
 ) -> Database:
     """Choose the database by its address. Nothing is opened yet."""
-    scheme, _, rest = url.partition("://")
-    match scheme.lower():
+    scheme, separator, rest = url.partition("://")
+    match scheme.lower() if separator else "":
         case "sqlite" | "libsql":
             from duly.store.sqlite import SqliteDatabase
 
@@ -75,7 +78,7 @@ def open_database(
         case _:
             hint = suggest(scheme.lower(), ["sqlite", "libsql", "postgresql"])
             raise ConfigurationError(
-                f"database address {url!r} is not one duly knows.{hint} "
+                f"database address {re.sub(_PASSWORD, '***', url)!r} is not one duly knows.{hint} "
                 "Use sqlite:///file.db, libsql:///file.db or postgresql://user@host/database"
             )
 
@@ -109,6 +112,10 @@ class Store:
         """The same repository by a connection that nobody else can take."""
         return Store(self.database.reserved(purpose))
 
+    def release(self) -> None:
+        """Give a reserved connection up."""
+        self.database.release()
+
     def close(self) -> None:
         """Close every connection."""
         self.database.close()
@@ -134,6 +141,8 @@ class Store:
         return answers
 
     def _wake_for(self, job: NewJob) -> None:
+        if job.delay_us >= NO_HURRY_US:
+            return  # every worker asks for what is due at least that often
         later = job.run_at is not None or job.delay_us
         self.database.poke(Hint("due") if later else Hint("jobs", job.queue, job.tenant, job.task))
 
@@ -173,16 +182,21 @@ class Store:
             again=False,
         )
 
-    def settle(self, batch: Sequence[Settled], *, only_expired: bool = False) -> set[str]:
-        """End runs whose jobs hold no unique key. Returns the ids accepted; the others had lost their lease."""
-        tries = iter((False, True))
+    def settle(
+        self, batch: Sequence[Settled], *, only_expired: bool = False, repeated: bool = False
+    ) -> set[str]:
+        """End runs whose jobs hold no unique key. Returns the ids accepted; the others had lost their lease.
+
+        `repeated`: an earlier call with these runs failed, and may have been committed all the same.
+        """
+        tries = iter((repeated, True))
 
         def op() -> Op[set[str]]:
             accepted = yield from ops_settle.settle(
                 self.dialect, batch, shard=self._shard, only_expired=only_expired
             )
             if next(tries, True) and len(accepted) < len(batch):
-                missing = [(each.id, each.token) for each in batch if each.id not in accepted]
+                missing = [each for each in batch if each.id not in accepted]
                 accepted |= yield from ops_settle.already_settled(missing)
             return accepted
 
@@ -192,13 +206,17 @@ class Store:
         """End one run whose job holds a unique key (`Claimed.hold` is not 0). Returns whether it was accepted."""
         if hold in (HOLD["none"], HOLD["window"]):
             return bool(self.settle([settled], only_expired=only_expired))
-        return bool(
-            self.database.write(
-                lambda: ops_settle.settle_keyed(
-                    self.dialect, settled, hold, shard=self._shard, only_expired=only_expired
-                )
+        tries = iter((False, True))
+
+        def op() -> Op[set[str]]:
+            accepted = yield from ops_settle.settle_keyed(
+                self.dialect, settled, hold, shard=self._shard, only_expired=only_expired
             )
-        )
+            if next(tries, True) and not accepted:
+                accepted = yield from ops_settle.already_settled([settled])
+            return accepted
+
+        return bool(self.database.write(op))
 
     def park(self, job_id: str, token: int, *, reason: str, detail: str, mark: str) -> bool:
         """Set a claimed job aside with the reason, no attempt counted."""
@@ -232,8 +250,7 @@ class Store:
 
     def give_back(self, pairs: Sequence[tuple[str, int]]) -> int:
         """Release leases by (id, token) unharmed: no attempt is counted. Returns how many held."""
-        batch = [Settled(job_id, token, "queued", "released", uncounted=1) for job_id, token in pairs]
-        given = self.settle(batch)
+        given = self.database.write(lambda: ops_settle.give_back(self.dialect, pairs, shard=self._shard))
         self.poke(Hint("look"))
         return len(given)
 
@@ -273,7 +290,7 @@ class Store:
 
     def add_up_hour(self, keep_minutes_us: int) -> bool:
         """Turn the oldest hour of counts by the minute into one row each."""
-        return self.database.write(lambda: ops_upkeep.add_up_hour(keep_minutes_us))
+        return self.database.write(lambda: ops_upkeep.add_up_hour(self.dialect, keep_minutes_us))
 
     # -- workers ----------------------------------------------------------------------------------------------
 

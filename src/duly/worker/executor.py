@@ -30,11 +30,20 @@ class Unfit(Exception):
 class Executor:
     """Turns a claimed job into a call, and what the call did into a settled run."""
 
-    def __init__(self, registry: Registry, conclude: Conclude, *, max_result: int, now_us: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        conclude: Conclude,
+        *,
+        max_result: int,
+        now_us: Callable[[], int],
+        chance: outcome.Random = random.random,
+    ) -> None:
         self._registry = registry
         self._conclude = conclude
         self._max_result = max_result
         self._now_us = now_us
+        self._chance = chance
         self.around = bool(registry.around)
 
     def prepare(self, run: Run) -> tuple[tuple[Any, ...] | list[Any], dict[str, Any]] | None:
@@ -85,6 +94,9 @@ class Executor:
         ended = time.monotonic_ns()
         run.phase = 2
         job, ran = run.job, run.ran_us(ended)
+        if run.lost:  # nobody will record it: it is another worker's job now
+            self._conclude((run, ended, outcome.released(job, ran)))
+            return
         if run.timed_out and not isinstance(error, Steer):
             error = outcome.timed_out(job.timeout_us or 0).with_traceback(error.__traceback__)
         elif run.cancel_reason is not None and not isinstance(error, Steer):
@@ -96,7 +108,7 @@ class Executor:
         policy = run.definition.retry.with_max_attempts(job.max_attempts)
         if job.retry is not None:
             policy = _stored_policy(run, job.retry)
-        settled = outcome.after_error(job, error, policy, ran_us=ran, log=run.log_text(), random=random.random)
+        settled = outcome.after_error(job, error, policy, ran_us=ran, log=run.log_text(), random=self._chance)
         if settled.state == "failed":
             self._tell_failure(run, error)
         self._conclude((run, ended, settled))

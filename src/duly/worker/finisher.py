@@ -44,6 +44,8 @@ class Finisher:
         self._batch: list[Concluded] = []
         self._asleep = threading.Event()
         self.wake: Callable[[], None] = lambda: None
+        self._repeated = False
+        """Whether the last write failed, so that what it wrote may be on record already."""
         self.settled = 0
         self.refused = 0
 
@@ -78,23 +80,24 @@ class Finisher:
             self._ended(counts)
 
     def flush(self) -> None:
-        """Write what has been collected; on an error it stays for the next try."""
-        now = time.monotonic_ns()
-        plain = []
-        special = []
-        for run, ended_ns, settled in self._batch:
-            aged = settled._replace(age_us=(now - ended_ns) // 1_000)
-            if run.lost:
-                continue
-            if settled.state == "parked" or run.job.hold in KEYED:
-                special.append((run, aged))
-            else:
-                plain.append(aged)
-        accepted = self._store.settle(plain) if plain else set()
-        for run, settled in special:
-            if self._settle_special(run, settled):
-                accepted.add(settled.id)
-        self._done(accepted)
+        """Write what has been collected; on an error what is not yet written stays for the next try."""
+        batch, now = self._batch, time.monotonic_ns()
+        plain: list[Concluded] = []
+        special: list[Concluded] = []
+        for concluded in batch:
+            run, settled = concluded[0], concluded[2]
+            keyed = settled.state == "parked" or run.job.hold in KEYED
+            (special if keyed and not run.lost else plain).append(concluded)
+        aged = [each[2]._replace(age_us=(now - each[1]) // 1_000) for each in plain if not each[0].lost]
+        repeated, self._repeated = self._repeated, True
+        self._done(plain, self._store.settle(aged, repeated=repeated) if aged else set())
+        self._batch = special
+        for concluded in special:
+            run, ended_ns, settled = concluded
+            settled = settled._replace(age_us=(now - ended_ns) // 1_000)
+            self._done([concluded], {settled.id} if self._settle_special(run, settled) else set())
+            self._batch = self._batch[1:]
+        self._repeated = False
 
     def _settle_special(self, run: Run, settled: Settled) -> bool:
         if settled.state == "parked":
@@ -108,10 +111,10 @@ class Finisher:
             )
         return self._store.settle_keyed(settled, run.job.hold)
 
-    def _done(self, accepted: set[str]) -> None:
+    def _done(self, batch: list[Concluded], accepted: set[str]) -> None:
         limited = False
         over: list[tuple[str, str]] = []
-        for run, _, settled in self._batch:
+        for run, _, settled in batch:
             if settled.id in accepted:
                 self.settled += 1
                 if settled.state in TERMINAL:
@@ -126,11 +129,9 @@ class Finisher:
             if self._held.get(settled.id) is run:
                 del self._held[settled.id]
             limited = limited or run.definition.concurrency is not None
-        queue = self._batch[0][0].job.queue if self._batch else ""
-        self._batch = []
         self._finished(over)
         if limited:
-            self._store.poke(Hint("look", queue))
+            self._store.poke(Hint("look"))
 
     @property
     def idle(self) -> bool:

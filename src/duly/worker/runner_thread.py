@@ -25,28 +25,23 @@ class ThreadRunner:
         self._queue: queue.SimpleQueue[Run | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._guard = threading.Lock()
-        self._submitted = 0
+        self._out = 0
+        """Jobs submitted and not yet ended or taken back."""
 
     def start(self) -> None:
         """Nothing yet: threads start with the first jobs."""
 
     def submit(self, runs: list[Run]) -> None:
-        """Queue jobs; start threads while there are fewer than slots and work for them."""
+        """Queue jobs; have a thread for each, up to the slots, so that none waits while there is room."""
+        with self._guard:
+            self._out += len(runs)
+            wanted = min(self._out, self.slots)
         for run in runs:
             self._queue.put(run)
-        missing = min(self._queue.qsize(), self.slots) - len(self._threads)
-        for _ in range(missing):
+        while len(self._threads) < wanted:
             thread = threading.Thread(target=self._work, name=f"duly-slot-{len(self._threads) + 1}", daemon=True)
             self._threads.append(thread)
             thread.start()
-        if len(self._threads) < self.slots and not self._queue.empty():
-            self._grow()
-
-    def _grow(self) -> None:
-        """Every thread may be busy: one more, so that free slots fill at once."""
-        thread = threading.Thread(target=self._work, name=f"duly-slot-{len(self._threads) + 1}", daemon=True)
-        self._threads.append(thread)
-        thread.start()
 
     def take_back(self) -> list[Run]:
         """Take out the jobs that no thread has begun."""
@@ -55,9 +50,12 @@ class ThreadRunner:
             try:
                 run = self._queue.get_nowait()
             except queue.Empty:
-                return taken
+                break
             if run is not None:
                 taken.append(run)
+        with self._guard:
+            self._out -= len(taken)
+        return taken
 
     def interrupt(self, run: Run) -> None:
         """Flag a handler; raise in it if its time is up."""
@@ -79,6 +77,8 @@ class ThreadRunner:
             call = self._executor.prepare(run)
             if call is not None:
                 Context().run(self._run, run, call[0], call[1])
+            with self._guard:
+                self._out -= 1
 
     def _run(self, run: Run, args: Any, kwargs: dict[str, Any]) -> None:
         CURRENT.set(run)

@@ -108,12 +108,13 @@ class Worker:
         kinds = {task.kind for task in registry}
         limits = {Kind.ASYNC: settings.async_slots, Kind.THREAD: settings.thread_slots, Kind.PROCESS: settings.process_slots}
         self._slots = Slots({kind: Pool(limits[kind]) for kind in Kind if kind in kinds}, settings.queues)
-        self._finisher = Finisher(store.reserved("settle"), self._held, self._ended, finished=finished, due_in=self._due_in)
+        self._reserved = [store.reserved(purpose) for purpose in ("settle", "claim", "lease")]
+        self._finisher = Finisher(self._reserved[0], self._held, self._ended, finished=finished, due_in=self._due_in)
         self._executor = Executor(registry, self._finisher.conclude, max_result=settings.max_result, now_us=self._now_us)
         self._runners = {kind: self._make_runner(kind, limits[kind]) for kind in self._slots.pools}
         lease_us = int(settings.lease * 1e6)
         self._claimer = Claimer(
-            store.reserved("claim"),
+            self._reserved[1],
             registry,
             self._slots,
             worker_id=self.id,
@@ -123,7 +124,7 @@ class Worker:
             poll=self._poll,
             most=settings.max_jobs,
         )
-        self._keeper = Keeper(store.reserved("lease"), self.id, self._held, self._interrupt, lease=settings.lease)
+        self._keeper = Keeper(self._reserved[2], self.id, self._held, self._interrupt, lease=settings.lease)
         self._claim_service = Service("claimer", self._claimer.step, on_error=self._lost_touch)
         self._finish_service = Service("finisher", self._finisher.step)
         self._keep_service = Service("keeper", self._keeper.step)
@@ -148,8 +149,12 @@ class Worker:
             if task.concurrency is not None:
                 self._store.set_limit(task.name, task.concurrency)
             self._store.release_parked(task.name, task.signature.fingerprint)
-        for hook in self._registry.on_start:
-            hook()
+        try:
+            for hook in self._registry.on_start:
+                hook()
+        except BaseException:
+            self._sign_off()
+            raise
         logging.getLogger().addHandler(self._capture)
         for runner in self._runners.values():
             runner.start()
@@ -246,12 +251,17 @@ class Worker:
                 hook()
             except Exception:
                 log.exception("shutdown hook %r raised", hook)
+        self._sign_off()
+
+    def _sign_off(self) -> None:
         try:
             self._store.remove_worker(self.id)
             self._store.poke(Hint("look"))
         except DulyError as error:
             log.warning("could not sign off: %s", error)
         self._waker.dispose()
+        for store in self._reserved:
+            store.release()
         with self._lock:
             self._state = "stopped"
         self._stopped.set()

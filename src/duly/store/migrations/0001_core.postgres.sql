@@ -206,3 +206,65 @@ CREATE VIEW duly.places AS
     SELECT id, 'running', run_at, token, attempt, crashes, claimed_at, NULL, worker_id, cancel_at, progress, progress_text, NULL, NULL FROM duly.running
     UNION ALL
     SELECT id, state, NULL, token, attempt, crashes, NULL, finished_at, NULL, NULL, NULL, NULL, reason, NULL FROM duly.ended;
+
+-- For programs in other languages: SELECT duly.enqueue('send_welcome', '{"user_id": 42}');
+-- Documented in docs/howto/enqueue-from-sql.md. 6600000000 is the default horizon of duly.domain.rank.
+CREATE FUNCTION duly.enqueue(
+    task         text,
+    args         json DEFAULT '{}',
+    queue        text DEFAULT 'default',
+    tenant       text DEFAULT '',
+    priority     integer DEFAULT 0,
+    delay        interval DEFAULT NULL,
+    run_at       timestamptz DEFAULT NULL,
+    max_attempts integer DEFAULT 5,
+    enqueued_by  text DEFAULT NULL,
+    job_id       uuid DEFAULT NULL
+) RETURNS uuid LANGUAGE plpgsql AS $$
+DECLARE
+    at      timestamptz := COALESCE(enqueue.run_at, statement_timestamp() + enqueue.delay, statement_timestamp());
+    now_us  bigint := (extract(epoch FROM statement_timestamp()) * 1000000)::bigint;
+    due_us  bigint := (extract(epoch FROM at) * 1000000)::bigint;
+    ms      bigint := (extract(epoch FROM clock_timestamp()) * 1000)::bigint;
+    new_id  uuid := enqueue.job_id;
+    payload text;
+BEGIN
+    IF enqueue.task !~ '^[A-Za-z0-9_.:-]{1,128}$' OR enqueue.queue !~ '^[A-Za-z0-9_.:-]{1,128}$' THEN
+        RAISE invalid_parameter_value USING MESSAGE = format('task %L or queue %L is no name', enqueue.task, enqueue.queue),
+            HINT = 'Use 1 to 128 of the characters A-Z a-z 0-9 _ . : -';
+    END IF;
+    IF json_typeof(enqueue.args) <> 'object' THEN
+        RAISE invalid_parameter_value USING MESSAGE = format('args is a JSON %s', json_typeof(enqueue.args)),
+            HINT = 'Pass an object that names the arguments, for example {"user_id": 42}';
+    END IF;
+    IF enqueue.delay < interval '0' OR (enqueue.delay IS NOT NULL AND enqueue.run_at IS NOT NULL) THEN
+        RAISE invalid_parameter_value USING MESSAGE = format('delay %s is negative, or is given beside run_at', enqueue.delay),
+            HINT = 'Pass either a delay from now on or a time';
+    END IF;
+    IF new_id IS NULL THEN  -- a UUID of version 7: the time in milliseconds, then chance
+        new_id := encode(set_bit(set_bit(overlay(uuid_send(gen_random_uuid())
+            PLACING substring(int8send(ms) FROM 3) FROM 1 FOR 6), 52, 1), 53, 1), 'hex')::uuid;
+    END IF;
+    INSERT INTO duly.jobs (id, task, queue, tenant, args, priority, max_attempts, created_at, enqueued_by)
+    VALUES (new_id, enqueue.task, enqueue.queue, enqueue.tenant, enqueue.args, enqueue.priority, enqueue.max_attempts,
+            now_us, enqueue.enqueued_by)
+    ON CONFLICT DO NOTHING;
+    IF NOT FOUND THEN  -- called again with the same id: it is stored already
+        RETURN new_id;
+    END IF;
+    IF due_us > now_us THEN
+        INSERT INTO duly.scheduled (id, run_at, queue, tenant, task, priority)
+        VALUES (new_id, due_us, enqueue.queue, enqueue.tenant, enqueue.task, enqueue.priority);
+    ELSE
+        INSERT INTO duly.waiting (queue, tenant, task, rank, id, run_at, priority)
+        SELECT j.queue, j.tenant, j.task, due_us - j.priority::bigint * (COALESCE(q.horizon_us, 6600000000) / 100), j.id,
+               due_us, j.priority
+        FROM duly.jobs j LEFT JOIN duly.queues q ON q.name = j.queue WHERE j.id = new_id;
+    END IF;
+    payload := concat_ws(chr(31), CASE WHEN due_us > now_us THEN 'due' ELSE 'jobs' END,
+        enqueue.queue, enqueue.tenant, enqueue.task, '', '');
+    PERFORM pg_notify(left('duly_' || nspname, 63), CASE WHEN octet_length(payload) <= 400 THEN payload ELSE 'look' END)
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = 'duly.jobs'::regclass;
+    RETURN new_id;
+END
+$$;

@@ -79,9 +79,9 @@ DELETE FROM duly.waiting WHERE id IN (SELECT value FROM json_each(:ids))
 -- name: free_queued_keys [sqlite] Unique keys held only while queued end with the claim.
 DELETE FROM duly.unique_keys WHERE scope = 1 AND job_id IN (SELECT value FROM json_each(:ids))
 
--- name: leased_jobs [sqlite] What was just leased, as one JSON array, so that one step fetches it.
+-- name: leased_jobs [sqlite] What was just leased, in the order of the ids, as one JSON array, so that one step fetches it.
 SELECT json_group_array(json_array(r.id, r.token, r.attempt, r.crashes, r.queue, r.tenant, r.task, r.priority, r.run_at,
-       r.hold, j.args, j.max_attempts, j.retry, j.timeout_us, j.expires_at, j.created_at, j.headers, r.claimed_at, 0))
+       r.hold, j.args, j.max_attempts, j.retry, j.timeout_us, j.expires_at, j.created_at, j.headers, r.claimed_at))
 FROM json_each(:ids) e CROSS JOIN duly.running r ON r.id = e.value CROSS JOIN duly.jobs j ON j.id = r.id
 
 -- name: lock_limit [postgres] Hold a task's limit until this transaction ends. A statement of its own: what counts comes after.

@@ -1,0 +1,154 @@
+"""What all commands share: `--json`, `--debug`, errors as one line, exit codes.
+
+0    done
+1    it could not be done: no such job, its state does not allow it, the job that was waited for failed
+2    wrong usage or configuration: options, arguments, the app, settings
+3    the database cannot be used: unreachable, read-only, not migrated
+75   a worker that asks its supervisor for a fresh process (only with the internal option --child)
+130  interrupted
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+from duly.cli.text import clean, clean_lines, without_password
+from duly.domain.errors import (
+    ArgumentError,
+    ConfigurationError,
+    DatabaseError,
+    DulyError,
+    InvalidOption,
+    UnknownTask,
+)
+from duly.domain.names import suggest
+
+OK, FAILED, USAGE, NO_DATABASE, RECYCLE, INTERRUPTED = 0, 1, 2, 3, 75, 130
+_JSON, _UTC = "duly.json", "duly.utc"
+
+
+def exit_code_of(error: BaseException) -> int:
+    """Return the exit code that an error leads to."""
+    match error:
+        case DatabaseError():
+            return NO_DATABASE
+        case ConfigurationError() | InvalidOption() | ArgumentError() | UnknownTask() | click.UsageError():
+            return USAGE
+        case _:
+            return FAILED
+
+
+def complain(message: str) -> None:
+    """Print one line about what went wrong."""
+    click.echo(f"duly: {clean(without_password(message.strip().rstrip('.')))}", err=True)
+
+
+def note(message: str) -> None:
+    """Print one line that helps, where it disturbs no pipe."""
+    click.echo(click.style(clean(without_password(message)), dim=True), err=True)
+
+
+def wants_json() -> bool:
+    """Whether this command was given --json."""
+    return bool(click.get_current_context().meta.get(_JSON))
+
+
+def wants_utc() -> bool:
+    """Whether times are shown in UTC."""
+    return bool(click.get_current_context().meta.get(_UTC))
+
+
+def _remember(key: str) -> Callable[[click.Context, click.Parameter, bool], None]:
+    def callback(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+        if value:
+            ctx.meta[key] = True
+
+    return callback
+
+
+class Command(click.Command):
+    """A command: every one has --json and --debug."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.context_settings.setdefault("help_option_names", ["-h", "--help"])
+        self.params += [
+            click.Option(
+                ["--json"], is_flag=True, expose_value=False, callback=_remember(_JSON), help="Answer in JSON."
+            ),
+            click.Option(["--debug"], is_flag=True, expose_value=False, help="Show the traceback of an error."),
+        ]
+
+
+class Group(click.Group):
+    """Commands under one word; a misspelt one is answered with the nearest."""
+
+    command_class = Command
+    group_class = type
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, or say which one may be meant."""
+        word = args[0]
+        if word not in self.commands and not word.startswith("-"):
+            known = ", ".join(self.commands)
+            raise click.UsageError(f"no command {word!r}.{suggest(word, self.commands)} Commands: {known}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+class Main(Group):
+    """The program: runs a command and turns what it raises into a line and an exit code."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order in which people need them."""
+        return list(self.commands)
+
+    def main(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
+    ) -> int:
+        """Run, and exit with the code unless told not to."""
+        argv = list(sys.argv[1:] if args is None else args)
+        standalone = extra.pop("standalone_mode", True)
+        code = self._run(argv, debug="--debug" in argv, **extra)
+        if standalone:
+            sys.exit(code)
+        return code
+
+    def _run(self, argv: list[str], *, debug: bool, **extra: Any) -> int:
+        try:
+            answer = super().main(argv, "duly", standalone_mode=False, **extra)
+            sys.stdout.flush()
+            return answer if isinstance(answer, int) else OK
+        except (click.Abort, KeyboardInterrupt):
+            complain("interrupted")
+            return INTERRUPTED
+        except BrokenPipeError:  # whoever read this has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return OK
+        except (click.ClickException, DulyError) as error:
+            if debug:
+                click.echo(clean_lines("".join(traceback.format_exception(error))), err=True)
+            complain(_line_about(error))
+            return exit_code_of(error)
+        except Exception as error:
+            if debug:
+                raise
+            complain(f"unexpected {type(error).__name__}: {error}. Run it again with --debug to see where")
+            return FAILED
+
+
+def _line_about(error: click.ClickException | DulyError) -> str:
+    if not isinstance(error, click.ClickException):
+        return str(error)
+    message = error.format_message().strip()
+    context = getattr(error, "ctx", None)
+    if isinstance(error, click.UsageError) and context is not None:
+        return f"{message.rstrip('.')}. See: {context.command_path} --help"
+    return message

@@ -1,0 +1,217 @@
+"""`duly worker`: run jobs until told to stop."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import platform
+import signal
+from datetime import timedelta
+from typing import Any
+
+import click
+
+from duly.__about__ import __version__
+from duly.app import Duly
+from duly.cli.apps import address_of, required_app
+from duly.cli.base import RECYCLE, Command, note, wants_json
+from duly.cli.logs import LEVELS, narrate, say, set_up_logging
+from duly.cli.options import DURATION, app_argument, include_option
+from duly.cli.queues import read_queues
+from duly.cli.running import Plan, Signals, run_worker, start_again, watching_signals
+from duly.cli.text import clean, plural
+from duly.domain.durations import human
+from duly.worker.lifeline import end_with_parent
+from duly.worker.registry import Kind
+from duly.worker.worker import WorkerSettings
+
+
+@click.command(cls=Command)
+@app_argument
+@click.option(
+    "--queue", "queues", multiple=True, metavar="QUEUES", help="mail=5,default=20 (slots) or mail*3,default (weights)."
+)
+@click.option(
+    "--processes", type=click.IntRange(1, 512), default=1, help="How many worker processes to run and keep alive."
+)
+@click.option("--until-empty", is_flag=True, help="End when nothing waits, is scheduled or runs in its queues.")
+@click.option("--threads", type=click.IntRange(0, 10_000), help="Slots for `def` tasks.")
+@click.option("--async-slots", type=click.IntRange(0, 100_000), help="Slots for `async def` tasks.")
+@click.option("--process-slots", type=click.IntRange(0, 1_000), help="Slots for tasks with isolation='process'.")
+@click.option("--lease", type=DURATION, help="How long a job is held without a sign of life.")
+@click.option("--grace", type=DURATION, help="How long running jobs may take to end when it stops.")
+@click.option("--max-jobs", type=click.IntRange(1), help="Go on in a fresh process after this many jobs.")
+@click.option(
+    "--max-memory", type=click.IntRange(1), metavar="MB", help="Go on in a fresh process above this much memory."
+)
+@click.option("--log-level", type=click.Choice(LEVELS, case_sensitive=False), default="info", help="What to log.")
+@click.option("--verbose", "-v", is_flag=True, help="Log when each run starts and ends.")
+@click.option(
+    "--child", is_flag=True, hidden=True, help="Started by a supervisor: no banner, exit 75 to be started again."
+)
+@click.option("--parent", type=int, hidden=True, help="Stop when this process is no longer the parent.")
+@click.option("--dev", type=click.Choice(("first", "again")), hidden=True, help="Started by duly dev.")
+@include_option
+def worker(
+    app: str | None,
+    include: tuple[str, ...],
+    queues: tuple[str, ...],
+    processes: int,
+    log_level: str,
+    verbose: bool,
+    child: bool,
+    parent: int | None,
+    dev: str | None,
+    **given: Any,
+) -> int:
+    """Run the jobs of APP (module:attribute, module, or app.py[:attribute]).
+
+    SIGTERM or Ctrl-C: no new jobs, those that run get the grace to end, the rest is given back unharmed. A second
+    signal stops at once.
+    """
+    shares = read_queues(queues)
+    with watching_signals() as signals:
+        if parent is not None:
+            end_with_parent(parent, signal.SIGTERM)
+        found = required_app(app, include)
+        handler = set_up_logging(json=wants_json(), level=log_level)
+        try:
+            settings = _settings(found.app, shares, given)
+            if verbose or dev:
+                found.app.middleware(narrate)
+            if dev:
+                found.app.migrate()
+            if not child and dev != "again":
+                _banner(found.app, settings, processes)
+            if processes > 1:
+                return _supervise(processes)
+            return _run_here(found.app, settings, _plan(given), signals, dev=dev, child=child, spec=app or "")
+        finally:
+            if handler is not None:
+                logging.getLogger().removeHandler(handler)
+
+
+def _settings(app: Duly, shares: object, given: dict[str, Any]) -> WorkerSettings:
+    def seconds(value: timedelta | None) -> float | None:
+        return None if value is None else value.total_seconds()
+
+    if given["lease"] is not None and given["lease"] < timedelta(milliseconds=200):
+        raise click.BadParameter("it must be at least 200ms", param_hint="--lease")
+    return app.worker_settings(
+        shares,
+        thread_slots=given["threads"],
+        async_slots=given["async_slots"],
+        process_slots=given["process_slots"],
+        lease=seconds(given["lease"]),
+        grace=seconds(given["grace"]),
+        max_jobs=given["max_jobs"],
+    )
+
+
+def _plan(given: dict[str, Any]) -> Plan:
+    return Plan(until_empty=given["until_empty"], max_jobs=given["max_jobs"], max_memory=given["max_memory"])
+
+
+def _run_here(
+    app: Duly, settings: WorkerSettings, plan: Plan, signals: Signals, *, dev: str | None, child: bool, spec: str
+) -> int:
+    if dev == "first":
+        _what_next(app, spec)
+    code = run_worker(app, settings, plan, signals)
+    app.close()
+    if code == RECYCLE and not child:
+        start_again()
+    return code
+
+
+def _supervise(processes: int) -> int:
+    from duly.worker.supervisor import run_supervised
+
+    raise NotImplementedError(run_supervised)
+
+
+# -- what is said at the start ----------------------------------------------------------------------------------------
+
+_KINDS = {Kind.THREAD: "thread", Kind.ASYNC: "async", Kind.PROCESS: "process"}
+
+
+def _banner(app: Duly, settings: WorkerSettings, processes: int) -> None:
+    kinds = {task.kind for task in app.registry}
+    slots = {
+        _KINDS[kind]: n
+        for kind, n in (
+            (Kind.THREAD, settings.thread_slots),
+            (Kind.ASYNC, settings.async_slots),
+            (Kind.PROCESS, settings.process_slots),
+        )
+        if kind in kinds
+    }
+    queues = [_queue_text(share.name, share.slots, share.weight) for share in settings.queues]
+    tasks = sorted(app.registry.tasks)
+    several = f", {processes} processes" if processes > 1 else ""
+    text = [
+        f"duly {__version__} worker on {clean(platform.node())}, pid {os.getpid()}{several}",
+        f"  database  {clean(address_of(app))}",
+        f"  queues    {', '.join(queues)}",
+        f"  tasks     {_some(tasks)}",
+        f"  slots     {', '.join(f'{n} {kind}' for kind, n in slots.items()) or 'none'}",
+        f"Stop it with Ctrl-C: running jobs get {human(timedelta(seconds=settings.grace))} to end.",
+    ]
+    say(
+        "started",
+        "\n".join(text),
+        json=wants_json(),
+        version=__version__,
+        pid=os.getpid(),
+        database=address_of(app),
+        queues=[share.name for share in settings.queues],
+        tasks=tasks,
+        slots=slots,
+        processes=processes,
+    )
+    if not tasks:
+        note("this app declares no task, so there is nothing it can run. Is a module missing? See --include")
+
+
+def _queue_text(name: str, slots: int | None, weight: int) -> str:
+    if slots is not None:
+        return f"{name} ({plural(slots, 'slot')})"
+    return f"{name} (weight {weight})" if weight > 1 else name
+
+
+def _some(names: list[str], most: int = 12) -> str:
+    if not names:
+        return "none"
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def _what_next(app: Duly, spec: str) -> None:
+    """Tell a newcomer how to give this worker something to do."""
+    task = next(iter(app.registry), None)
+    if task is None:
+        return
+    pairs = " ".join(f"{name}={example_of(codec.name)}" for name, codec in task.signature.fields.codecs.items())
+    command = f"duly enqueue {spec} {task.name} {pairs}".rstrip()
+    say(
+        "hint",
+        f"Give it something to do, from another terminal:\n\n    {command}\n",
+        json=wants_json(),
+        command=command,
+    )
+
+
+def example_of(kind: str) -> str:
+    """Return a value that a parameter of this type might take, as written on the command line."""
+    kind = kind.removesuffix(" | None").strip()
+    examples = {"int": "1", "float": "1.5", "bool": "true", "str": "hello", "Any": "1", "None": "null"}
+    if kind in examples:
+        return examples[kind]
+    if kind.startswith(("list", "tuple", "set", "Sequence", "frozenset")):
+        return "'[]'"
+    if kind.startswith(("dict", "Mapping")):
+        return "'{}'"
+    if kind == "datetime":
+        return "2030-01-31T08:00:00Z"
+    return json.dumps("...")

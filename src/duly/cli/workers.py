@@ -1,0 +1,77 @@
+"""`duly workers`: who runs jobs."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from duly.cli.apps import open_database
+from duly.cli.base import Command, wants_utc
+from duly.cli.options import database_options, utc_option
+from duly.cli.output import answer, table
+from duly.cli.text import age, clean, tail, when
+from duly.domain.clock import from_us
+from duly.domain.records import WorkerRecord
+
+
+@click.command(cls=Command)
+@database_options
+@utc_option
+def workers(url: str | None, schema: str | None, app: str | None) -> None:
+    """Show every worker on record, and whether it lives."""
+    opened = open_database(url, schema, app)
+    alive = {worker.id for worker in opened.live_workers()}
+    found = opened.workers()
+    now, utc = datetime.now(UTC), wants_utc()
+    rows = [
+        (
+            tail(worker.id),
+            clean(f"{worker.process.host}:{worker.process.pid}"),
+            state_of(worker, alive),
+            ", ".join(names(worker.queues)),
+            str(len(names(worker.tasks))),
+            str(worker.slots),
+            when(from_us(worker.started_at), now, utc=utc),
+            f"{age(worker.silent_us)} ago",
+        )
+        for worker in found
+    ]
+    headers = ["WORKER", "HOST:PID", "STATE", "QUEUES", "TASKS", "SLOTS", "STARTED", "SEEN"]
+    answer(
+        [as_dict(worker, alive) for worker in found],
+        table(headers, rows, right=[4, 5]) if rows else "no worker is running",
+    )
+
+
+def names(text: str) -> list[str]:
+    """Return the names in a worker's list of queues or tasks."""
+    return [clean(name) for name in json.loads(text)]
+
+
+def state_of(worker: WorkerRecord, alive: set[str]) -> str:
+    """Return alive, gone, or what it is doing about its end."""
+    if worker.id not in alive:
+        return "gone"
+    return "alive" if worker.state == "running" else clean(worker.state)
+
+
+def as_dict(worker: WorkerRecord, alive: set[str]) -> dict[str, Any]:
+    """Return a worker as plain values, for JSON."""
+    return {
+        "id": worker.id,
+        "host": worker.process.host,
+        "pid": worker.process.pid,
+        "alive": worker.id in alive,
+        "state": worker.state,
+        "idle": worker.idle,
+        "queues": json.loads(worker.queues),
+        "tasks": json.loads(worker.tasks),
+        "slots": worker.slots,
+        "started_at": from_us(worker.started_at).isoformat(),
+        "seen_at": from_us(worker.seen_at).isoformat(),
+        "lease": worker.lease_us / 1e6,
+        "version": worker.version,
+    }

@@ -1,0 +1,55 @@
+"""Puts an application on a database of the test's own, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from urllib.parse import quote
+
+from duly.app import Duly
+from duly.domain.clock import Clock
+from duly.store.call import Dialect
+from duly.store.store import Store, open_database
+
+
+@contextmanager
+def temporary_database() -> Iterator[str]:
+    """Yield the address of an SQLite file that does not exist yet, in a folder that goes away."""
+    with TemporaryDirectory(prefix="duly-test-", ignore_cleanup_errors=True) as folder:
+        yield f"sqlite:///{quote(str(Path(folder, 'duly.db')))}"
+
+
+@contextmanager
+def isolated(app: Duly, url: str | None = None, clock: Clock | None = None) -> Iterator[Duly]:
+    """Put `app` on another database for a while: a temporary SQLite file, or `url`; and on another clock if one is given.
+
+    Its tasks stay declared on it; whoever imported it uses the other database, and afterwards the first again. On
+    PostgreSQL the tables are made if they are missing; rows are left as they are.
+    """
+    if url is None:
+        with temporary_database() as temporary, isolated(app, temporary, clock):
+            yield app
+        return
+    settings = replace(app.settings, url=url)
+    before = (app.settings, app.clock, app.store)
+    store = Store(
+        open_database(
+            url,
+            clock or app.clock,
+            schema=settings.schema,
+            synchronous="normal",  # what a test leaves need not survive a power cut
+            allow_network_disk=settings.allow_network_disk,
+            notify=settings.notify,
+        )
+    )
+    app.settings, app.clock, app.store = settings, clock or app.clock, store
+    try:
+        if store.dialect is Dialect.POSTGRES:
+            store.migrate()
+        yield app
+    finally:
+        app.settings, app.clock, app.store = before
+        store.close()

@@ -1,0 +1,68 @@
+"""What must be true of the tables at every moment, whatever was done to them."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from duly.domain.rank import DEFAULT_HORIZON_US
+from tests.store.raw import PLACES, Raw
+
+LIVE = ("scheduled", "waiting", "parked", "running")
+
+
+def places_of(raw: Raw) -> dict[str, str]:
+    """Return the one place of each job; fail if a job is in none or in several, or a place has no job."""
+    found = [(str(row[0]), place) for place in PLACES for row in raw.rows(f"SELECT id FROM duly.{place}")]
+    jobs = {str(row[0]) for row in raw.rows("SELECT id FROM duly.jobs")}
+    times = Counter(job_id for job_id, _ in found)
+    several = {job_id: [place for each, place in found if each == job_id] for job_id, n in times.items() if n > 1}
+    assert not several, f"jobs in several places: {several}"
+    assert not jobs - times.keys(), f"jobs in no place: {jobs - times.keys()}"
+    assert not times.keys() - jobs, f"places without a job: {[each for each in found if each[0] not in jobs]}"
+    return dict(found)
+
+
+def check(raw: Raw) -> None:
+    """Fail if anything that must always be true is not."""
+    places = places_of(raw)
+    check_keys(raw, places)
+    check_tokens(raw)
+    check_lanes(raw)
+    assert not raw.rows("SELECT job_id FROM duly.runs WHERE job_id NOT IN (SELECT id FROM duly.jobs)"), "runs of no job"
+
+
+def check_keys(raw: Raw, places: dict[str, str]) -> None:
+    """A unique key names a job that exists and may hold it; a job that says it holds one does."""
+    keys = raw.rows("SELECT job_id, scope, next_id FROM duly.unique_keys")
+    for job_id, scope, _ in keys:
+        assert job_id in places, f"a key is held by {job_id}, which does not exist"
+        if scope == 1:
+            assert places[job_id] in ("scheduled", "waiting", "parked"), f"{job_id} started and still holds its key"
+        if scope == 2:
+            assert places[job_id] != "ended", f"{job_id} ended and still holds its key"
+    owners = {str(row[0]) for row in keys}
+    waits = {str(row[0]) for row in raw.rows("SELECT id FROM duly.parked WHERE reason = 'unique'")}
+    assert waits <= {str(row[2]) for row in keys}, "a job waits for a key that will not come"
+    for place in LIVE:
+        scopes = "(1, 2)" if place != "running" else "(2)"
+        holds = {str(row[0]) for row in raw.rows(f"SELECT id FROM duly.{place} WHERE hold IN {scopes}")}
+        assert holds - waits <= owners, f"jobs in {place} without the key that they should hold: {holds - waits - owners}"
+
+
+def check_tokens(raw: Raw) -> None:
+    """Tokens grow: no run on record is newer than the job itself, and none that is under way has ended."""
+    for place in LIVE:
+        newer = ">=" if place == "running" else ">"
+        stale = raw.rows(f"SELECT p.id FROM duly.{place} p JOIN duly.runs r ON r.job_id = p.id AND r.token {newer} p.token")
+        assert not stale, f"jobs in {place} whose token went back: {stale}"
+
+
+def check_lanes(raw: Raw) -> None:
+    """Every job in a lane has the rank that its priority gives it, and is a suspect if it took two workers with it."""
+    aged = raw.rows("SELECT name FROM duly.queues")
+    for queue, suspect, rank, run_at, priority, crashes in raw.rows(
+        "SELECT queue, suspect, rank, run_at, priority, crashes FROM duly.waiting"
+    ):
+        assert suspect == (crashes > 1)
+        if (queue,) not in aged:
+            assert rank == run_at - priority * (DEFAULT_HORIZON_US // 100)

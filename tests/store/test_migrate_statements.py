@@ -1,0 +1,36 @@
+"""A migration is split into statements where a statement ends, and only there."""
+
+from __future__ import annotations
+
+import pytest
+
+from duly.store.call import Dialect
+from duly.store.migrate import migrations, statements
+
+
+@pytest.mark.parametrize(
+    "sql, expected",
+    [
+        ("", []),
+        ("-- nothing; here\n;;\n", []),
+        ("A; B", ["A", "B"]),
+        ("A;\nB;\n", ["A", "B"]),
+        ("A -- it's; a comment\nB;C", ["A \nB", "C"]),
+        ("/* a; b */ A; B", ["A", "B"]),
+        ("A 'x;y' ; B", ["A 'x;y'", "B"]),
+        ("A 'it''s; so'; B", ["A 'it''s; so'", "B"]),
+        ("A '--no comment'; B", ["A '--no comment'", "B"]),
+        ('A "x;y"; B', ['A "x;y"', "B"]),
+        ("A $$x; 'y; -- z\n$$; B", ["A $$x; 'y; -- z\n$$", "B"]),
+        ("A $body$ $$;$$ ; $body$; B", ["A $body$ $$;$$ ; $body$", "B"]),
+        ("A 3-2/1; B $1", ["A 3-2/1", "B $1"]),
+    ],
+)
+def test_statement_ends_at_a_semicolon_outside_of_quotes_and_bodies(sql: str, expected: list[str]) -> None:
+    assert statements(sql) == expected
+
+
+@pytest.mark.parametrize("dialect", Dialect)
+def test_every_statement_of_our_migrations_begins_with_create(dialect: Dialect) -> None:
+    for step in migrations(dialect):
+        assert {statement.split()[0] for statement in statements(step.sql)} == {"CREATE"}

@@ -1,0 +1,24 @@
+"""A `Duly` on a fresh database, and a ledger, for every test here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from duly import Duly
+from tests.helpers import Ledger, opened
+
+
+@pytest.fixture
+def jobs(database_url: str) -> Iterator[Duly]:
+    """A `Duly` on a fresh database; the test runs once on each kind."""
+    with opened(database_url) as jobs:
+        yield jobs
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    """An empty ledger."""
+    return Ledger(tmp_path / "ledger")
