@@ -28,7 +28,6 @@ from .jobs import jobs, podcast_import
 @asynccontextmanager
 async def lifespan(app: Starlette) -> AsyncIterator[None]:
     """Run a worker for as long as the server runs."""
-    jobs.migrate()
     podcasts.create_tables()
     async with jobs.worker():
         yield

@@ -1,5 +1,7 @@
 """duly: a job queue and scheduler that lives in the database you already have.
 
+Declare a task, enqueue a job, start a worker:
+
     from duly import Duly
 
     jobs = Duly()                      # sqlite:///duly.db, or $DULY_URL
@@ -12,41 +14,87 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from duly.__about__ import __version__
-from duly.app import Duly
-from duly.domain.errors import (
-    ArgumentError,
-    ArgumentsDoNotFit,
-    Cancel,
-    ConfigurationError,
-    Conflict,
-    DatabaseError,
-    DatabaseUnavailable,
-    DulyError,
-    DuplicateTask,
-    InvalidOption,
-    JobCancelled,
-    JobFailed,
-    JobNotFound,
-    JobNotRetryable,
-    PayloadTooLarge,
-    Retry,
-    SchemaMissing,
-    SchemaTooNew,
-    SchemaTooOld,
-    Snooze,
-    UniqueKeyHeld,
-    UnknownTask,
-    UnsupportedDatabase,
-    WaitTimeout,
-    WorkerError,
-)
-from duly.domain.retry import Backoff
-from duly.domain.states import State
-from duly.domain.unique import Unique, dedupe_key
-from duly.job import Job, Run
-from duly.task import Task
-from duly.worker.context import current_job
+
+if TYPE_CHECKING:
+    from duly.app import Duly
+    from duly.domain.errors import (
+        ArgumentError,
+        ArgumentsDoNotFit,
+        Cancel,
+        ConfigurationError,
+        Conflict,
+        DatabaseError,
+        DatabaseUnavailable,
+        DulyError,
+        DuplicateTask,
+        InvalidOption,
+        JobCancelled,
+        JobFailed,
+        JobNotFound,
+        JobNotRetryable,
+        PayloadTooLarge,
+        Retry,
+        SchemaMissing,
+        SchemaTooNew,
+        SchemaTooOld,
+        Snooze,
+        UniqueKeyHeld,
+        UnknownTask,
+        UnsupportedDatabase,
+        WaitTimeout,
+        WorkerError,
+    )
+    from duly.domain.retry import Backoff
+    from duly.domain.states import State
+    from duly.domain.unique import Unique, dedupe_key
+    from duly.job import Job, Run
+    from duly.task import Task
+    from duly.worker.context import current_job
+else:
+    from duly._lazy import importer
+
+    __getattr__ = importer(
+        __name__,
+        {
+            "duly.app": ("Duly",),
+            "duly.domain.errors": (
+                "ArgumentError",
+                "ArgumentsDoNotFit",
+                "Cancel",
+                "ConfigurationError",
+                "Conflict",
+                "DatabaseError",
+                "DatabaseUnavailable",
+                "DulyError",
+                "DuplicateTask",
+                "InvalidOption",
+                "JobCancelled",
+                "JobFailed",
+                "JobNotFound",
+                "JobNotRetryable",
+                "PayloadTooLarge",
+                "Retry",
+                "SchemaMissing",
+                "SchemaTooNew",
+                "SchemaTooOld",
+                "Snooze",
+                "UniqueKeyHeld",
+                "UnknownTask",
+                "UnsupportedDatabase",
+                "WaitTimeout",
+                "WorkerError",
+            ),
+            "duly.domain.retry": ("Backoff",),
+            "duly.domain.states": ("State",),
+            "duly.domain.unique": ("Unique", "dedupe_key"),
+            "duly.job": ("Job", "Run"),
+            "duly.task": ("Task",),
+            "duly.worker.context": ("current_job",),
+        },
+    )
 
 __all__ = [
     "ArgumentError",
@@ -85,3 +133,7 @@ __all__ = [
     "current_job",
     "dedupe_key",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

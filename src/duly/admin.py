@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from duly.domain.durations import micros, to_timedelta
 from duly.domain.errors import Conflict, InvalidOption, JobNotFound, JobNotRetryable, UniqueKeyHeld
 from duly.domain.ids import is_job_id
+from duly.domain.json import clean_text
 from duly.domain.names import check_queue_name
 from duly.domain.rank import STRICT_HORIZON_US, check_priority
 from duly.domain.records import Counts, Filter, WorkerRecord
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 MOST_LISTED = 10_000
+MOST_REASON = 1_000
 BATCH = 100
 SILENCE_US = 15_000_000
 """How much longer than its lease a worker may be silent before it is not counted as alive."""
@@ -77,6 +79,10 @@ class Admin:
         """List jobs, newest first. `before` is the id of the last job of the page before."""
         if not 0 < limit <= MOST_LISTED:
             raise InvalidOption(f"limit must be 1 to {MOST_LISTED}, not {limit}")
+        if offset < 0:
+            raise InvalidOption(f"offset must not be negative, and {offset} is")
+        if before is not None and not is_job_id(before):
+            raise InvalidOption(f"before must be the id of a job, not {before!r}")
         wanted = Filter(
             state=None if state is None else State.parse(state),
             task=task,
@@ -124,7 +130,7 @@ class Admin:
 
     def cancel(self, job_id: str, reason: str = "cancelled") -> str:
         """Cancel a job. Returns "cancelled" if it had not started, "asked" if its worker was asked to stop it."""
-        answer, _ = self.store.cancel(_checked(job_id), reason)
+        answer, _ = self.store.cancel(_checked(job_id), clean_text(reason, MOST_REASON))
         if answer == "unknown":
             raise _unknown(job_id)
         if answer == "ended":
@@ -157,6 +163,7 @@ class Admin:
 
     def cancel_many(self, job_ids: Iterable[str], reason: str = "cancelled") -> Bulk:
         """Cancel many jobs, as `cancel` does each: those that run are asked to stop."""
+        reason = clean_text(reason, MOST_REASON)
         answers = self._each(job_ids, lambda job_id: ops_jobs.cancel(self.store.dialect, job_id, reason))
         for job_id, (answer, _) in answers.items():
             if answer == "asked":

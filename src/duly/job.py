@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Generator
 from datetime import datetime, timedelta
@@ -322,7 +323,8 @@ class Job(Generic[R]):
                 ended.set_result(state)
 
         def tell(state: str) -> None:
-            loop.call_soon_threadsafe(settle, state)
+            with contextlib.suppress(RuntimeError):  # that loop is closed: nobody waits there any more
+                loop.call_soon_threadsafe(settle, state)
 
         self._app.waiters.add(self.id, tell)
         try:
@@ -342,7 +344,7 @@ class Job(Generic[R]):
             definition = self._app.registry.tasks.get(self.task)
             return cast(R, value if definition is None else definition.signature.load_result(value))
         if state is State.FAILED:
-            error = "" if last is None else f"{last.error_kind}: {last.error}"
+            error = f"{last.error_kind}: {last.error}" if last is not None and last.error_kind else self.reason or ""
             raise JobFailed(
                 f"job {self.id} ({self.task}) failed after {self.attempts} of {self.max_attempts} runs. {error}".strip(),
                 job_id=self.id,

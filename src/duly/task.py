@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import update_wrapper
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
 
 from duly.domain.clock import to_us
 from duly.domain.durations import micros, to_timedelta
@@ -92,7 +92,7 @@ class Task(Generic[P, R]):
         tags: Iterable[str] | None = None,
         enqueued_by: str | None = None,
         connection: object | None = None,
-    ) -> Task[P, R]:
+    ) -> Self:
         """The same task with options for what is enqueued through it. Given twice, the later wins."""
         given = {
             "queue": queue,
@@ -110,7 +110,7 @@ class Task(Generic[P, R]):
             "connection": connection,
         }
         changed = {name: value for name, value in given.items() if value is not None}
-        return Task(self._app, self.definition, replace(self._options, **changed))  # type: ignore[arg-type]
+        return type(self)(self._app, self.definition, replace(self._options, **changed))  # type: ignore[arg-type]
 
     # -- enqueue ----------------------------------------------------------------------------------------------
 
@@ -221,7 +221,7 @@ class Task(Generic[P, R]):
             expires_at=expires_at,
             expires_us=task.expires_us if options.expires is None else expires_us,
             enqueued_by=None if options.enqueued_by is None else check_text(options.enqueued_by, "enqueued_by", 255),
-            tags=json.dumps([check_tag(tag) for tag in options.tags]) if options.tags else None,
+            tags=json.dumps([check_tag(tag) for tag in options.tags], ensure_ascii=False) if options.tags else None,
             unique_mode="none" if unique is None else unique.mode,
             unique_scope="none" if unique is None else unique.scope,
             unique_window_us=None if unique is None or unique.window is None else micros(unique.window),

@@ -370,7 +370,7 @@ def test_a_result_that_is_too_large_becomes_a_note_that_says_so(value: object) -
 
 def test_a_small_value_that_would_be_a_huge_text_is_given_up_early() -> None:
     value: Any = [object()]
-    for _ in range(40):
+    for _ in range(18):
         value = [value, value]
     text, exact = encode_result(value)
     assert text == '{"cut":"The result is more than 262144 bytes of JSON, which is the limit."}'

@@ -139,7 +139,7 @@ class Item(msgspec.Struct, frozen=True):
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"))
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
-OFFSETS = st.builds(timezone, st.timedeltas(timedelta(hours=-23), timedelta(hours=23)))
+OFFSETS = st.integers(-86_000, 86_000).map(lambda seconds: timezone(timedelta(seconds=seconds)))
 AWARE = st.datetimes(timezones=OFFSETS)
 IN_MINUTES = st.integers(-1_000, 1_000).map(lambda minutes: timezone(timedelta(minutes=minutes)))
 TAGS = st.builds(Tag, TEXT, FINITE)
@@ -305,6 +305,8 @@ def test_a_result_comes_back_equal_by_the_return_hint(
         (datetime | str, datetime(2024, 1, 1), "2024-01-01T00:00:00 has no time zone"),  # noqa: DTZ001
         (datetime | None, datetime(2024, 1, 1), "2024-01-01T00:00:00 has no time zone"),  # noqa: DTZ001
         (time, time(12, tzinfo=ZoneInfo("Europe/Paris")), "12:00:00 has a time zone that depends on the day"),
+        (time, time(12, tzinfo=timezone(timedelta(microseconds=1))), "fractions of a second"),
+        (datetime, datetime(2024, 1, 1, tzinfo=timezone(timedelta(microseconds=1))), "fractions of a second"),
         (timedelta, 30, "expected timedelta, got int 30"),
         (list[int], (1, 2), "expected list[int], got tuple (1, 2)"),
         (Sequence[str], "abc", "expected list[str], got str 'abc'"),

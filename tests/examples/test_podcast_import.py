@@ -185,7 +185,7 @@ def test_a_worker_stops_with_its_server_and_the_next_one_goes_on_repeating_nothi
 ) -> None:
     (server,) = podcasts.serve()
     jobs = [server.post(f"{feeds.url}/stopped-{number}?episodes=10&seconds=0.8") for number in range(6)]
-    wait_for("three imports to be under way", lambda: len(podcasts.ledger()) == LIMIT)
+    wait_for("three imports to be under way", lambda: len(podcasts.ledger()) >= LIMIT)
 
     assert server.stop(signal.SIGTERM) in (0, -signal.SIGTERM), server.log.read_text()
     assert podcasts.rows("SELECT count(*) FROM duly_workers") == [(0,)]

@@ -16,7 +16,6 @@ import asyncpg
 import psycopg
 import sqlalchemy
 from psycopg.rows import dict_row
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 from duly.store.call import Op
@@ -276,9 +275,10 @@ class SqlAlchemySession(SqlAlchemy):
 class SqlAlchemyAsync(Asynchronous):
     driver = ""
     options: ClassVar[dict[str, object]] = {}
-    connection: AsyncConnection | AsyncSession
 
     async def open(self) -> None:
+        from sqlalchemy.ext.asyncio import create_async_engine  # needs greenlet
+
         self.engine = create_async_engine(by(self.driver, self.url), **self.options)
         self.connection = await self.engine.connect()
 
@@ -306,7 +306,10 @@ class SqlAlchemyAsyncAutocommit(SqlAlchemyAsync):
 
 class SqlAlchemyAsyncSession(SqlAlchemyAsync):
     async def open(self) -> None:
-        self.engine = create_async_engine(by(self.driver, self.url), **self.options)
+        from sqlalchemy.ext.asyncio import AsyncSession
+
+        await super().open()
+        await self.connection.close()
         self.connection = AsyncSession(self.engine)
 
 

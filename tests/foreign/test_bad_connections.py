@@ -17,7 +17,6 @@ import psycopg
 import psycopg_pool
 import pytest
 import sqlalchemy
-from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 from sqlalchemy.orm import Session, sessionmaker
 
 from duly.domain.errors import DulyError, InvalidOption, SchemaMissing, SchemaTooNew, SchemaTooOld
@@ -64,7 +63,6 @@ async def aenqueue_on(connection: object, store: Store) -> Enqueued:
         ("postgresql://user:secret@host/db", "not str. Open a connection"),
         (sqlalchemy.create_engine("sqlite://"), "not sqlalchemy Engine. Take one from the engine: with engine.begin()"),
         (sessionmaker(), "not sqlalchemy sessionmaker. Make a session"),
-        (async_sessionmaker(), "not sqlalchemy async_sessionmaker. Make a session: async with"),
         (psycopg_pool.ConnectionPool(open=False), "not psycopg_pool ConnectionPool. Take one from the pool"),
         (psycopg_pool.NullConnectionPool(open=False), "not psycopg_pool NullConnectionPool. Take one from the pool"),
     ],
@@ -174,6 +172,7 @@ def test_closed_connections_on_postgres(on_postgres: Store, pg_url: str) -> None
 
 def test_sqlalchemy_async_connection_that_was_never_opened(on_sqlite: Store, sqlite_url: str) -> None:
     pytest.importorskip("greenlet")
+    from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 
     async def try_it() -> None:
         engine = create_async_engine(by("aiosqlite", sqlite_url))
@@ -181,6 +180,8 @@ def test_sqlalchemy_async_connection_that_was_never_opened(on_sqlite: Store, sql
             await aenqueue_on(engine.connect(), on_sqlite)
         with pytest.raises(InvalidOption, match=r"not sqlalchemy AsyncEngine. Take one from the engine: async with"):
             await aenqueue_on(engine, on_sqlite)
+        with pytest.raises(InvalidOption, match=r"not sqlalchemy async_sessionmaker. Make a session: async with"):
+            await aenqueue_on(async_sessionmaker(engine), on_sqlite)
         await engine.dispose()
 
     asyncio.run(try_it())

@@ -8,6 +8,7 @@ import sqlite3
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
 
@@ -15,7 +16,6 @@ import asyncpg
 import psycopg
 import pytest
 import sqlalchemy
-from sqlalchemy.ext.asyncio import async_scoped_session, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import scoped_session, sessionmaker
 
 from duly.domain.ids import uuid7_many
@@ -78,6 +78,15 @@ def test_failed_enqueue_leaves_no_lock_behind(on_sqlite: Store, sqlite_url: str)
         with pytest.raises(sqlite3.IntegrityError):
             run_on(connection, lambda: that_breaks_a_rule(on_sqlite, a_job()), database=on_sqlite.database)
         assert not connection.in_transaction
+
+
+def test_connection_of_another_thread_is_not_called_closed(on_sqlite: Store, sqlite_url: str) -> None:
+    with (
+        closing(sqlite3.connect(sqlite_path(sqlite_url))) as connection,
+        ThreadPoolExecutor(1) as threads,
+        pytest.raises(sqlite3.ProgrammingError, match="thread"),
+    ):
+        threads.submit(enqueue_on, connection, on_sqlite, a_job()).result()
 
 
 def test_text_as_bytes(on_sqlite: Store, sqlite_url: str) -> None:
@@ -160,6 +169,8 @@ def test_scoped_session(on_sqlite: Store, sqlite_url: str) -> None:
 
 def test_async_scoped_session(on_postgres: Store, pg_url: str) -> None:
     pytest.importorskip("greenlet")
+    from sqlalchemy.ext.asyncio import async_scoped_session, async_sessionmaker, create_async_engine
+
     job = a_job()
 
     async def try_it() -> None:

@@ -5,6 +5,7 @@ There are several hundred tests here: on PostgreSQL they share one database, emp
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
@@ -13,12 +14,13 @@ import pytest
 
 from duly.store.store import Store, open_database
 from tests.clock import ManualClock
-from tests.databases import Databases, Kind, lingering_connections
+from tests.databases import LEAK_SECONDS, Databases, Kind
 from tests.store import invariants
 from tests.store.factory import Factory
 from tests.store.raw import Raw
 
 TABLES = "jobs scheduled waiting parked running ended runs rollups unique_keys limits queues workers"
+OTHERS = "FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()"
 FEW = 1_000
 
 
@@ -53,12 +55,22 @@ def database_url(databases: Databases, database_kind: Kind, shared_postgres: Cal
 def empty(url: str) -> list[str]:
     """Remove every row. Returns the last statement of each connection that the test left open, having closed it."""
     with psycopg.connect(url, autocommit=True) as connection:
-        name, jobs = connection.execute("SELECT current_database(), (SELECT count(*) FROM duly.jobs)").fetchone() or ()
-        leaked = lingering_connections(connection, name)
-        connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s AND pid <> pg_backend_pid()", [name])
+        leaked = others(connection)
+        connection.execute("SELECT pg_terminate_backend(pid) " + OTHERS)
+        (jobs,) = connection.execute("SELECT count(*) FROM duly.jobs").fetchone() or (0,)
         verb = "DELETE FROM" if jobs < FEW else "TRUNCATE"
         connection.execute("".join(f"{verb} duly.{table};" for table in TABLES.split()).encode())
     return leaked
+
+
+def others(connection: psycopg.Connection) -> list[str]:
+    """The last statement of each other client that is still connected after a moment's grace."""
+    deadline = time.monotonic() + LEAK_SECONDS
+    while True:
+        left = [str(row[0]) for row in connection.execute("SELECT left(query, 200) " + OTHERS)]
+        if not left or time.monotonic() > deadline:
+            return left
+        time.sleep(0.005)
 
 
 @pytest.fixture
@@ -80,6 +92,22 @@ def store(database_url: str, clock: ManualClock, raw: Raw) -> Iterator[Store]:
         invariants.check(raw)
     finally:
         store.close()
+
+
+@pytest.fixture(autouse=True)
+def no_deadlock(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test during which PostgreSQL had to break a deadlock: a repetition would hide it, at the cost of a second."""
+    raw = request.getfixturevalue("raw") if "store" in request.fixturenames else None
+    if raw is None or not raw.is_postgres:
+        yield
+        return
+    before = deadlocks(raw)
+    yield
+    assert deadlocks(raw) == before, "PostgreSQL had to break a deadlock"
+
+
+def deadlocks(raw: Raw) -> int:
+    return int(raw.one("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"))
 
 
 @pytest.fixture

@@ -36,9 +36,7 @@ def check_keys(raw: Raw, places: dict[str, str]) -> None:
     keys = raw.rows("SELECT job_id, scope, next_id FROM duly.unique_keys")
     for job_id, scope, _ in keys:
         assert job_id in places, f"a key is held by {job_id}, which does not exist"
-        if scope == 1:
-            assert places[job_id] in ("scheduled", "waiting", "parked"), f"{job_id} started and still holds its key"
-        if scope == 2:
+        if scope in (1, 2):
             assert places[job_id] != "ended", f"{job_id} ended and still holds its key"
     owners = {str(row[0]) for row in keys}
     waits = {str(row[0]) for row in raw.rows("SELECT id FROM duly.parked WHERE reason = 'unique'")}

@@ -22,9 +22,13 @@ class Raw:
     def __init__(self, url: str) -> None:
         self.url = url
 
+    @property
+    def is_postgres(self) -> bool:
+        return self.url.startswith("postgresql:")
+
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         """Run a statement; return its rows."""
-        if self.url.startswith("postgresql:"):
+        if self.is_postgres:
             with self._postgres() as connection:
                 text = rewrite(sql, param=_none, table='"duly".', casts=True)
                 cursor = connection.execute(cast(LiteralString, text))

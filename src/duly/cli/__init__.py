@@ -8,17 +8,8 @@ from __future__ import annotations
 import click
 
 from duly.__about__ import __version__
+from duly.cli import dev, enqueue, jobs, migrate, prune, runs, stats, tick, worker, workers
 from duly.cli.base import Main
-from duly.cli.dev import dev
-from duly.cli.enqueue import enqueue
-from duly.cli.jobs import jobs
-from duly.cli.migrate import migrate
-from duly.cli.prune import prune
-from duly.cli.runs import runs
-from duly.cli.stats import stats
-from duly.cli.tick import tick
-from duly.cli.worker import worker
-from duly.cli.workers import workers
 
 _HELP = """A job queue in the database you already have.
 
@@ -34,7 +25,18 @@ Exit codes: 0 done, 1 not possible (no such job, ...), 2 wrong usage or configur
 
 main = Main("duly", help=_HELP, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 click.version_option(__version__, prog_name="duly")(main)
-for _command in (dev, worker, enqueue, jobs, runs, workers, stats, tick, migrate, prune):
+for _command in (
+    dev.dev,
+    worker.worker,
+    enqueue.enqueue,
+    jobs.jobs,
+    runs.runs,
+    workers.workers,
+    stats.stats,
+    tick.tick,
+    migrate.migrate,
+    prune.prune,
+):
     main.add_command(_command)
 
 __all__ = ["main"]

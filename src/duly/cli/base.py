@@ -29,8 +29,8 @@ from duly.domain.errors import (
 )
 from duly.domain.names import suggest
 
-OK, FAILED, USAGE, NO_DATABASE, RECYCLE, INTERRUPTED = 0, 1, 2, 3, 75, 130
-_JSON, _UTC = "duly.json", "duly.utc"
+OK, FAILED, USAGE, NO_DATABASE, INTERRUPTED = 0, 1, 2, 3, 130
+_JSON, _UTC, _WORDS = "duly.json", "duly.utc", "duly.words"
 
 
 def exit_code_of(error: BaseException) -> int:
@@ -64,6 +64,11 @@ def wants_utc() -> bool:
     return bool(click.get_current_context().meta.get(_UTC))
 
 
+def written_words() -> list[str]:
+    """What was written after the command's name."""
+    return list(click.get_current_context().meta[_WORDS])
+
+
 def _remember(key: str) -> Callable[[click.Context, click.Parameter, bool], None]:
     def callback(ctx: click.Context, _: click.Parameter, value: bool) -> None:
         if value:
@@ -84,6 +89,11 @@ class Command(click.Command):
             ),
             click.Option(["--debug"], is_flag=True, expose_value=False, help="Show the traceback of an error."),
         ]
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Note what was written, for a command that starts others like itself."""
+        ctx.meta[_WORDS] = list(args)
+        return super().parse_args(ctx, args)
 
 
 class Group(click.Group):

@@ -118,8 +118,12 @@ def _look(app: Duly, act: Act, wanted: dict[str, Any]) -> list[Job[Any]]:
     return found
 
 
+def _can_ask() -> bool:
+    return sys.stdin.isatty() and not wants_json()
+
+
 def _ask(question: str) -> None:
-    if not sys.stdin.isatty() or wants_json():
+    if not _can_ask():
         raise click.UsageError(f"{question} Say --yes, or see which with --dry-run", click.get_current_context())
     if not click.confirm(question, err=True):
         raise click.exceptions.Exit(FAILED)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import resource
 import signal
 import sys
 import threading
@@ -13,14 +12,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 from types import FrameType
 
 from duly.app import Duly
-from duly.cli.base import FAILED, OK, RECYCLE
+from duly.cli.base import FAILED, OK
 from duly.cli.text import plural
 from duly.domain.durations import human
 from duly.domain.errors import DulyError
+from duly.worker.recycle import RECYCLE, Recycle
 from duly.worker.worker import Worker, WorkerSettings
 
 log = logging.getLogger("duly.cli")
@@ -28,6 +27,7 @@ log = logging.getLogger("duly.cli")
 LOOK_EVERY = 0.1
 LOOK_FOR_WORK = 0.25
 UNKNOWN_PATIENCE = 1.0
+ECHO = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,14 +40,23 @@ class Plan:
 
 
 class Signals:
-    """Counts SIGTERM and SIGINT: the first drains, the second stops at once, the third leaves."""
+    """Counts SIGTERM and SIGINT: the first drains, the second stops at once, the third leaves.
+
+    systemd and `timeout` send SIGTERM to every process of a group, and a supervisor passes it on: what comes right
+    after the first is its echo.
+    """
 
     def __init__(self) -> None:
         self.count = 0
         self.seen = threading.Event()
+        self._last = 0.0
 
     def handle(self, number: int, frame: FrameType | None) -> None:
         """Note one."""
+        now = time.monotonic()
+        if number == signal.SIGTERM and now - self._last < ECHO:
+            return
+        self._last = now
         self.count += 1
         self.seen.set()
         if self.count > 2:
@@ -88,16 +97,10 @@ def run_worker(app: Duly, settings: WorkerSettings, plan: Plan, signals: Signals
 def _wait_for_the_end(app: Duly, worker: Worker, plan: Plan, signals: Signals) -> str:
     """Return why to stop: signal, recycle, empty or stuck (what is left nobody alive can run)."""
     emptiness = Emptiness(app, [share.name for share in worker.settings.queues])
-    next_memory = 0.0
+    recycle = Recycle(worker, max_jobs=plan.max_jobs, max_memory=plan.max_memory)
     while not signals.seen.wait(LOOK_EVERY):
-        if plan.max_jobs is not None and worker.claimed >= plan.max_jobs and worker.idle:
-            log.info("%s done; a fresh process goes on", plural(plan.max_jobs, "job"))
+        if recycle.ready():
             return "recycle"
-        if plan.max_memory is not None and time.monotonic() >= next_memory:
-            next_memory = time.monotonic() + 1.0
-            if (used := memory_mb()) > plan.max_memory:
-                log.info("%d MB used, %d allowed; a fresh process goes on", used, plan.max_memory)
-                return "recycle"
         if plan.until_empty and worker.idle and (why := emptiness.look()):
             return why
     return "signal"
@@ -183,13 +186,3 @@ def start_again() -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     os.execv(sys.executable, sys.orig_argv)
-
-
-def memory_mb() -> int:
-    """Return the memory that this process uses now, or the most it has used where that is all the system tells."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE") >> 20
-    except (OSError, ValueError, IndexError):
-        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return most >> 20 if sys.platform == "darwin" else most >> 10

@@ -79,10 +79,11 @@ def as_text(data: dict[str, Any]) -> str:
     if data["parked"]:
         lines.append("parked   " + ", ".join(f"{n:,} ({clean(reason)})" for reason, n in data["parked"].items()))
     workers = data["workers"]
-    alive = f"{workers['alive']} alive, {plural(workers['slots'], 'slot')}" if workers["alive"] else "none alive"
-    lines.append(f"workers  {alive}")
+    if not workers["alive"]:
+        return "\n".join([*lines, "workers  none alive" + ("; what waits stays until one starts" if rows else "")])
+    lines.append(f"workers  {workers['alive']} alive, {plural(workers['slots'], 'slot')}")
     lines += [
-        f"no live worker knows task {clean(each['task'])} in queue {clean(each['queue'])}; its jobs stay"
+        f"no live worker knows task {clean(each['task'])} in queue {clean(each['queue'])}; its jobs stay queued"
         for each in data["unknown"]
     ]
     return "\n".join(lines)

@@ -74,10 +74,10 @@ def relative(moment: datetime, now: datetime) -> str:
 
 
 def _rough(seconds: float) -> str:
-    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= size:
+    for size, limit, unit in ((1, 60, "s"), (60, 60, "min"), (3600, 24, "h")):
+        if round(seconds / size) < limit:
             return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"
+    return f"{seconds / 86_400:.0f} d"
 
 
 def when(moment: datetime | None, now: datetime, *, utc: bool = False) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import logging
 import os
@@ -15,7 +16,7 @@ import click
 from duly.__about__ import __version__
 from duly.app import Duly
 from duly.cli.apps import address_of, required_app
-from duly.cli.base import RECYCLE, Command, note, wants_json
+from duly.cli.base import Command, note, wants_json, written_words
 from duly.cli.logs import LEVELS, narrate, say, set_up_logging
 from duly.cli.options import DURATION, app_argument, include_option
 from duly.cli.queues import read_queues
@@ -23,6 +24,7 @@ from duly.cli.running import Plan, Signals, run_worker, start_again, watching_si
 from duly.cli.text import clean, plural
 from duly.domain.durations import human
 from duly.worker.lifeline import end_with_parent
+from duly.worker.recycle import RECYCLE
 from duly.worker.registry import Kind
 from duly.worker.worker import WorkerSettings
 
@@ -85,7 +87,7 @@ def worker(
             if not child and dev != "again":
                 _banner(found.app, settings, processes)
             if processes > 1:
-                return _supervise(processes)
+                return _supervise(found.app, settings, processes, until_empty=given["until_empty"])
             return _run_here(found.app, settings, _plan(given), signals, dev=dev, child=child, spec=app or "")
         finally:
             if handler is not None:
@@ -125,10 +127,18 @@ def _run_here(
     return code
 
 
-def _supervise(processes: int) -> int:
+def _supervise(app: Duly, settings: WorkerSettings, processes: int, *, until_empty: bool) -> int:
+    """Run several worker processes with this command's own words."""
     from duly.worker.supervisor import run_supervised
 
-    raise NotImplementedError(run_supervised)
+    return run_supervised(
+        ["worker", *written_words(), "--processes", "1"],
+        processes,
+        store=app.store,
+        crash_limit=settings.crash_limit,
+        grace=settings.grace,
+        once=until_empty,
+    )
 
 
 # -- what is said at the start ----------------------------------------------------------------------------------------
@@ -192,13 +202,22 @@ def _what_next(app: Duly, spec: str) -> None:
     task = next(iter(app.registry), None)
     if task is None:
         return
-    pairs = " ".join(f"{name}={example_of(codec.name)}" for name, codec in task.signature.fields.codecs.items())
+    codecs = task.signature.fields.codecs
+    needed = [each.name for each in inspect.signature(task.fn).parameters.values() if _is_needed(each)]
+    pairs = " ".join(f"{name}={example_of(codecs[name].name)}" for name in needed)
     command = f"duly enqueue {spec} {task.name} {pairs}".rstrip()
     say(
         "hint",
         f"Give it something to do, from another terminal:\n\n    {command}\n",
         json=wants_json(),
         command=command,
+    )
+
+
+def _is_needed(parameter: inspect.Parameter) -> bool:
+    return parameter.default is parameter.empty and parameter.kind not in (
+        parameter.VAR_POSITIONAL,
+        parameter.VAR_KEYWORD,
     )
 
 

@@ -82,18 +82,42 @@ _CRASH = {
 
 
 def after_crash(run: Lapsed, *, crash_limit: int, random: Random) -> Settled:
-    """Say what becomes of a job whose worker is gone: again at once, later, or parked as failed when it kills workers."""
-    crashes = run.crashes + 1
+    """Say what becomes of a job whose worker is gone: again at once, later, or failed if it kills workers."""
     why = _CRASH[run.why]
+    error = f"The run was lost: {why}."
     settled = Settled(
-        run.id, run.token, "queued", "crashed", crashes=crashes, error_kind="WorkerLost", error=f"The run was lost: {why}."
+        run.id, run.token, "queued", "crashed", crashes=run.crashes + 1, error_kind="WorkerLost", error=error
     )
-    if crashes >= crash_limit:
-        reason = f"poison: {crashes} runs in a row took their worker with them ({why})"
-        return settled._replace(state="failed", reason=reason)
+    poison = f"took their worker with them ({why})"
+    return _crashed(settled, run, why, poison, crash_limit=crash_limit, random=random)
+
+
+def after_child_death(
+    job: Claimed, how: str, *, crash_limit: int, ran_us: int, log: str | None, random: Random
+) -> Settled:
+    """Say what becomes of a job whose child process ended under it: the same, though the worker lives."""
+    settled = Settled(
+        job.id,
+        job.token,
+        "queued",
+        "crashed",
+        crashes=job.crashes + 1,
+        ran_us=ran_us,
+        error_kind="ProcessDied",
+        error=f"{how[:1].upper()}{how[1:]}.",
+        log=log,
+    )
+    return _crashed(settled, job, how, f"ended their process ({how})", crash_limit=crash_limit, random=random)
+
+
+def _crashed(
+    settled: Settled, run: Lapsed | Claimed, why: str, poison: str, *, crash_limit: int, random: Random
+) -> Settled:
+    if settled.crashes >= crash_limit:
+        return settled._replace(state="failed", reason=f"poison: {settled.crashes} runs in a row {poison}")
     if run.attempt >= run.max_attempts:
         return settled._replace(state="failed", reason=f"attempts used up ({run.attempt} of {run.max_attempts}); {why}")
-    if crashes == 1:
+    if settled.crashes == 1:
         return settled
     delay = Backoff.from_data(run.retry, run.max_attempts).delay(run.attempt, random)
     return settled._replace(state="scheduled", delay_us=micros(delay))

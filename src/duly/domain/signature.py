@@ -149,7 +149,14 @@ def _as_text(cls: type, write: Callable[[Any], str], read: Callable[[str], objec
     return Codec(name=name, convert=convert)
 
 
+def _check_offset(value: datetime | time) -> None:
+    offset = value.utcoffset()
+    if offset is not None and offset.microseconds:  # Python writes such an offset, and reads some back as UTC
+        raise Misfit(f"{value.isoformat()} has an offset with fractions of a second, which would be lost")
+
+
 def _write_datetime(value: datetime) -> str:
+    _check_offset(value)
     if value.utcoffset() is None:
         raise Misfit(f"{value.isoformat()} has no time zone: pass an aware datetime, as datetime.now(UTC) is")
     return value.isoformat()
@@ -169,6 +176,7 @@ def _write_date(value: date) -> str:
 
 
 def _write_time(value: time) -> str:
+    _check_offset(value)
     if value.tzinfo is not None and value.utcoffset() is None:
         raise Misfit(f"{value.isoformat()} has a time zone that depends on the day: pass an aware datetime")
     return value.isoformat()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
@@ -75,7 +74,7 @@ async def library_of(connection: object) -> AsyncLibrary:
         case Kind.ASYNCPG | Kind.ASYNCPG_POOLED:
             return Asyncpg(cast("_AsyncpgConnection", connection))
         case Kind.AIOSQLITE:
-            return Aiosqlite(cast("aiosqlite.Connection", connection))
+            return await Aiosqlite.of(cast("aiosqlite.Connection", connection))
         case kind:
             raise AssertionError(f"{kind} has no statements to await")
 
@@ -150,16 +149,22 @@ class Aiosqlite:
     dialect = Dialect.SQLITE
     style = "numbered"
 
-    def __init__(self, connection: aiosqlite.Connection) -> None:
+    def __init__(self, connection: aiosqlite.Connection, around: Around) -> None:
         self._connection = connection
+        self._around = around
+
+    @classmethod
+    async def of(cls, connection: aiosqlite.Connection) -> Aiosqlite:
+        """Ask in aiosqlite's thread, to which sqlite3's connection belongs, what is around the next statement."""
         try:
-            self.around()
-        except (ValueError, sqlite3.ProgrammingError) as error:
+            inner = connection._conn
+        except ValueError as error:  # aiosqlite says: no active connection
             raise refuse_closed(connection) from error
+        return cls(connection, await connection._execute(foreign_sync.sqlite_around, inner))
 
     def around(self) -> Around:
         """What is around the next statement."""
-        return foreign_sync.sqlite_around(self._connection._conn)
+        return self._around
 
     async def execute(self, step: Step) -> Rows:
         """Run one statement, whatever row factory the connection has."""

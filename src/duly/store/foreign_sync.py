@@ -75,7 +75,7 @@ class Sqlite3:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         try:
-            sqlite_around(connection)
+            _ = connection.in_transaction
         except sqlite3.ProgrammingError as error:
             raise refuse_closed(connection) from error
 
@@ -93,7 +93,10 @@ class Sqlite3:
 
 
 def sqlite_around(connection: sqlite3.Connection) -> Around:
-    """What is around the next statement on an SQLite connection, by its old or its new (3.12) way of transactions."""
+    """What is around the next statement on an SQLite connection, by its old or its new (3.12) way of transactions.
+
+    The new way can be asked for only in the thread that the connection belongs to.
+    """
     if connection.in_transaction:
         return Around.TRANSACTION
     autocommit = getattr(connection, "autocommit", LEGACY_TRANSACTION_CONTROL)

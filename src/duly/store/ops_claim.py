@@ -93,11 +93,7 @@ def _claim_sqlite(from_lanes: Sequence[Lane], n: int, params: dict[str, Value]) 
     yield Call("leave_lane", ids)
     rows = yield Call("leased_jobs", ids)
     leased = json.loads(str(rows[0][0]))
-    claimed = [Claimed._make([*row, rank]) for row, (rank, _) in zip(leased, picked, strict=True)]
-    queued_only = [job.id for job in claimed if job.hold == 1]
-    if queued_only:
-        yield Call("free_queued_keys", {"ids": json.dumps(queued_only)})
-    return claimed
+    return [Claimed._make([*row, rank]) for row, (rank, _) in zip(leased, picked, strict=True)]
 
 
 def set_limit(task: str, slots: int) -> Op[None]:

@@ -17,7 +17,8 @@ Fresh = tuple[str, str, str | None]
 """What differs between the jobs of one bulk call: id, arguments, unique key."""
 
 CHUNK = 5_000
-MOVES = 10
+MOVES = 100
+"""How often to look again for a job that moved on while we waited for it: each time somebody else got something done."""
 
 _COPY_JOBS = (
     "id, task, queue, tenant, args, priority, max_attempts, retry, timeout_us, expires_at, created_at, "
@@ -74,49 +75,65 @@ def _insert(dialect: Dialect, job: NewJob, *, hold: int) -> Op[bool]:
 
 
 def _enqueue_unique(dialect: Dialect, job: NewJob) -> Op[Enqueued]:
+    """Take the key, or learn who holds it. Held only while queued, it is ours once that job has started."""
     scope = HOLD[job.unique_scope]
-    key = storage_key(job.unique_key or "")
-    yield from _lock_holders(dialect, job, [key])
-    rows = yield Call(
-        "hold_key",
-        {"tenant": job.tenant, "key": key, "id": job.id, "scope": scope, "window_us": job.unique_window_us},
-    )
-    holder, following = str(rows[0][0]), rows[0][1]
+    key: dict[str, Value] = {
+        "tenant": job.tenant,
+        "key": storage_key(job.unique_key or ""),
+        "id": job.id,
+        "scope": scope,
+        "window_us": job.unique_window_us,
+    }
+    rows = yield Call("hold_key", key)
+    holder, following = str(rows[0][0]), None if rows[0][1] is None else str(rows[0][1])
+    waits = False
+    if holder != job.id and (rows[0][2] == HOLD["queued"] or job.unique_mode != "skip"):
+        waits = yield from _lock_unstarted(dialect, holder)
+        if not waits and rows[0][2] == HOLD["queued"]:
+            yield Call("take_key", key)
+            holder = job.id
     if holder == job.id:
         if not (yield from _insert(dialect, job, hold=scope)):
             yield Call("drop_stale_key", {"id": job.id})
         return Enqueued(job.id, created=True)
     match job.unique_mode:
-        case "replace" | "debounce":
+        case "replace" | "debounce" if waits:
             return (yield from _replace(dialect, job, holder))
         case "keep_latest":
-            return (yield from _keep_latest(dialect, job, key, holder, None if following is None else str(following)))
+            return (yield from _keep_latest(dialect, job, holder, following, waits=waits))
         case _:
             return Enqueued(holder, created=False)
 
 
-def _lock_holders(dialect: Dialect, job: NewJob, keys: Sequence[str]) -> Op[None]:
-    """Where a job that waits may be changed, lock it before its key, as a claim does: else the two could deadlock."""
-    if dialect is Dialect.POSTGRES and job.unique_mode != "skip":
-        yield Call("lock_holders", {"tenant": job.tenant, "keys": keys})
+def _lock_unstarted(dialect: Dialect, job_id: str) -> Op[bool]:
+    """Keep a job that has not started from starting until we are done. Returns whether there is one."""
+    if dialect is Dialect.POSTGRES:
+        for _ in range(MOVES):
+            if (yield Call("lock_unstarted", {"id": job_id})):
+                return True
+            if not (yield Call("is_unstarted", {"id": job_id})):
+                return False
+    return bool((yield Call("is_unstarted", {"id": job_id})))
 
 
 def _replace(dialect: Dialect, job: NewJob, holder: str) -> Op[Enqueued]:
-    """Give the job that waits our arguments, and with debounce our time too. One that runs is left alone."""
-    if (yield Call("lock_unstarted", {"id": holder})):
-        yield Call("replace_args", {"id": holder, "args": job.args, "enqueued_by": job.enqueued_by})
-        if job.unique_mode == "debounce":
-            yield from move_to(dialect, holder, run_at=job.run_at, delay_us=job.delay_us)
+    """Give a job that waits our arguments, and with debounce our time too."""
+    yield Call("replace_args", {"id": holder, "args": job.args, "enqueued_by": job.enqueued_by})
+    if job.unique_mode == "debounce":
+        yield from move_to(dialect, holder, run_at=job.run_at, delay_us=job.delay_us)
     return Enqueued(holder, created=False)
 
 
-def _keep_latest(dialect: Dialect, job: NewJob, key: str, holder: str, following: str | None) -> Op[Enqueued]:
+def _keep_latest(
+    dialect: Dialect, job: NewJob, holder: str, following: str | None, *, waits: bool
+) -> Op[Enqueued]:
     """While one runs, keep exactly one more that runs after it with the newest arguments."""
-    for waiting in (following, holder):
-        if waiting and (yield Call("lock_unstarted", {"id": waiting})):
-            yield Call("replace_args", {"id": waiting, "args": job.args, "enqueued_by": job.enqueued_by})
-            return Enqueued(waiting, created=False)
+    if following is not None and (yield from _lock_unstarted(dialect, following)):
+        return (yield from _replace(dialect, job, following))
+    if waits:
+        return (yield from _replace(dialect, job, holder))
     yield from _insert_parked(dialect, job, holder)
+    key = storage_key(job.unique_key or "")
     yield Call("set_key_next", {"tenant": job.tenant, "key": key, "next_id": job.id})
     return Enqueued(job.id, created=True)
 
@@ -294,22 +311,26 @@ def _enqueue_some_unique(
     first: dict[str, str] = {}
     for key, row in keyed:
         first.setdefault(key, row[0])
-    yield from _lock_holders(dialect, model, list(first))
     holders = yield from _hold_keys(dialect, model, first)
-    fresh = [row for key, row in keyed if holders[key] == row[0]]
+    fresh = [row for key, row in keyed if holders[key][0] == row[0]]
     if fresh:
         plan = _plan(model, (yield Call("clock", {"queue": model.queue, "horizon": DEFAULT_HORIZON_US})))
         yield from _insert_many(dialect, model, fresh, plan=plan, hold=HOLD[model.unique_scope])
     answers |= {row[0]: Enqueued(row[0], created=True) for row in fresh}
-    for _, (job_id, args, unique_key) in keyed:
-        if job_id not in answers:
+    for key, (job_id, args, unique_key) in keyed:
+        holder, scope = holders[key]
+        if job_id in answers:
+            continue
+        if model.unique_mode == "skip" and (scope != HOLD["queued"] or holder in answers):
+            answers[job_id] = Enqueued(holder, created=False)
+        else:
             one = replace(model, id=job_id, args=args, unique_key=unique_key)
             answers[job_id] = yield from _enqueue_unique(dialect, one)
     return answers
 
 
-def _hold_keys(dialect: Dialect, model: NewJob, wanted: dict[str, str]) -> Op[dict[str, str]]:
-    """Take many keys at once. Returns who holds each."""
+def _hold_keys(dialect: Dialect, model: NewJob, wanted: dict[str, str]) -> Op[dict[str, tuple[str, int]]]:
+    """Take many keys at once. Returns who holds each, and in which scope."""
     if not wanted:
         return {}
     keys = list(wanted)
@@ -323,4 +344,4 @@ def _hold_keys(dialect: Dialect, model: NewJob, wanted: dict[str, str]) -> Op[di
     else:
         params["batch"] = json.dumps([(key, wanted[key]) for key in keys])
     rows = yield Call("hold_keys", params)
-    return {str(key): str(holder) for key, holder in rows}
+    return {str(key): (str(holder), int(str(scope))) for key, holder, scope in rows}

@@ -9,10 +9,9 @@ from duly.domain.ids import is_job_id
 from duly.domain.rank import DEFAULT_HORIZON_US
 from duly.domain.records import HOLD, Counts, Filter, JobRecord, RunRecord
 from duly.domain.states import State
-from duly.domain.unique import storage_key
 from duly.store.call import Call, Dialect, Op, Row, Value
 from duly.store.ops_enqueue import MOVES, Unstarted, move_to, requeue, take_unstarted
-from duly.store.ops_settle import end_unstarted, free_key
+from duly.store.ops_settle import end_unstarted, hold_key, wanted_key
 
 
 def job_record(row: Row) -> JobRecord:
@@ -84,20 +83,12 @@ def retry(dialect: Dialect, job_id: str) -> Op[tuple[str, str | None]]:
 def _retry_ended(job_id: str, *, token: int, hold: int) -> Op[tuple[str, str | None]]:
     if hold != HOLD["none"]:
         hold = HOLD["queued"] if hold == HOLD["queued"] else HOLD["live"]  # how long its window was is not known
-        holder = yield from _retake(job_id, hold)
+        holder = yield from hold_key((yield from wanted_key(job_id)), hold)
         if holder != job_id:
             return "held", holder
     yield Call("take_ended", {"id": job_id})
     yield from requeue(Unstarted(job_id, token, 0, 0, hold))
     return "queued", None
-
-
-def _retake(job_id: str, hold: int) -> Op[str]:
-    """Take the key that a finished job had. Returns who holds it."""
-    rows = yield Call("wanted_key", {"id": job_id})
-    key: dict[str, Value] = {"tenant": str(rows[0][0]), "key": storage_key(str(rows[0][1])), "id": job_id}
-    taken = yield Call("hold_key", key | {"scope": hold, "window_us": None})
-    return str(taken[0][0])
 
 
 def end_by_hand(dialect: Dialect, job_id: str, state: State, reason: str) -> Op[str]:
@@ -110,17 +101,16 @@ def end_by_hand(dialect: Dialect, job_id: str, state: State, reason: str) -> Op[
 def delete(dialect: Dialect, job_id: str) -> Op[str]:
     """Forget a job that does not run, and its history. Returns "deleted", "running" or "unknown"."""
     for _ in range(MOVES):  # its run may end between one look and the next
-        if (yield from take_unstarted(dialect, job_id)) is not None or (yield Call("take_ended", {"id": job_id})):
-            break
-        if (yield Call("is_running", {"id": job_id})):
-            return "running"
-        if (yield from get(job_id)) is None:
-            return "unknown"
-    yield from free_key(dialect, job_id)
-    yield Call("forget_key", {"id": job_id})
-    yield Call("delete_runs", {"id": job_id})
-    yield Call("delete_job", {"id": job_id})
-    return "deleted"
+        if (yield Call("take_ended", {"id": job_id})):
+            for forget in ("forget_key", "delete_runs", "delete_job"):
+                yield Call(forget, {"id": job_id})
+            return "deleted"
+        if not (yield from end_unstarted(dialect, job_id, State.CANCELLED, None)):
+            if (yield from get(job_id)) is None:
+                return "unknown"
+            if (yield Call("is_running", {"id": job_id})):
+                break
+    return "running"
 
 
 def set_priority(job_id: str, priority: int) -> Op[bool]:

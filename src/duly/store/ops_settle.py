@@ -14,7 +14,7 @@ from duly.domain.rank import DEFAULT_HORIZON_US
 from duly.domain.records import HOLD, Lapsed, Settled
 from duly.domain.states import TERMINAL, State
 from duly.domain.unique import storage_key
-from duly.store.call import Call, Dialect, Op, Value
+from duly.store.call import Call, Dialect, Op, Rows, Value
 from duly.store.ops_enqueue import requeue, take_unstarted
 
 _STATES = frozenset({"succeeded", "failed", "cancelled", "scheduled", "queued"})
@@ -93,35 +93,42 @@ def settle_keyed(
     dialect: Dialect, settled: Settled, hold: int, *, shard: int = 0, only_expired: bool = False
 ) -> Op[set[str]]:
     """End one run whose job holds a unique key: pass the key on, give it back, or find it taken."""
+    keys = yield Call("key_of", {"id": settled.id})
+    back = hold == HOLD["queued"] and settled.state not in TERMINAL
+    wanted = (yield from wanted_key(settled.id)) if back else {}
+    if back:
+        yield Call("lock_key", wanted)
     run = yield Call("lock_run", {"id": settled.id, "token": settled.token, "only_expired": only_expired})
     if not run:
         return set()
     cancel_at, cancel_reason = run[0]
     if cancel_at is not None:
         settled = _stop(settled, None if cancel_reason is None else str(cancel_reason))
-    if hold == HOLD["queued"] and settled.state not in TERMINAL:
-        holder = yield from _retake_key(settled.id)
+    if back and settled.state not in TERMINAL:
+        holder = yield from hold_key(wanted, HOLD["queued"])
         if holder != settled.id:
             settled = settled._replace(state="cancelled", reason=f"superseded by {holder}", delay_us=0)
     accepted = yield from settle(dialect, [settled], shard=shard, only_expired=only_expired)
-    if accepted and hold == HOLD["live"] and settled.state in TERMINAL:
-        yield from free_key(dialect, settled.id)
+    if accepted and settled.state in TERMINAL:
+        yield from pass_on(dialect, settled.id, keys)
     return accepted
 
 
-def _retake_key(job_id: str) -> Op[str]:
-    """A job that goes back to the queue needs its key again. Returns who holds it: if a newer job, that one stands."""
+def wanted_key(job_id: str) -> Op[dict[str, Value]]:
+    """The unique key that a job had when it was enqueued."""
     rows = yield Call("wanted_key", {"id": job_id})
-    tenant, key = rows[0]
-    wanted: dict[str, Value] = {"tenant": str(tenant), "key": storage_key(str(key)), "id": job_id}
-    taken = yield Call("hold_key", wanted | {"scope": HOLD["queued"], "window_us": None})
-    return str(taken[0][0])
+    return {"tenant": str(rows[0][0]), "key": storage_key(str(rows[0][1])), "id": job_id}
 
 
-def free_key(dialect: Dialect, job_id: str) -> Op[None]:
+def hold_key(wanted: dict[str, Value], scope: int) -> Op[str]:
+    """A job that goes back to the queue needs its key again. Returns who holds it: if a newer job, that one stands."""
+    rows = yield Call("hold_key", wanted | {"scope": scope, "window_us": None})
+    return str(rows[0][0])
+
+
+def pass_on(dialect: Dialect, job_id: str, keys: Rows) -> Op[None]:
     """Give a job's unique key back, or hand it to the job that waits for it, if that one still waits."""
-    rows = yield Call("key_of", {"id": job_id})
-    for tenant, key, following in rows:
+    for tenant, key, following in keys:
         taken = None if following is None else (yield from take_unstarted(dialect, str(following)))
         if taken is None:
             yield Call("release_key", {"id": job_id})
@@ -189,6 +196,7 @@ def park(dialect: Dialect, *, job_id: str, token: int, reason: str, detail: str,
     It ends instead if it was asked to stop, or if a newer job has taken the unique key that it let go when claimed.
     """
     params: dict[str, Value] = {"id": job_id, "token": token, "reason": reason, "detail": detail, "mark": mark}
+    yield Call("key_of", {"id": job_id})
     if dialect is Dialect.SQLITE:
         yield Call("park_held", params)
     rows = yield Call("park" if dialect is Dialect.POSTGRES else "leave_running_one", params)
@@ -198,17 +206,19 @@ def park(dialect: Dialect, *, job_id: str, token: int, reason: str, detail: str,
     if cancel_at is not None:
         stopped = None if cancel_reason is None else str(cancel_reason)
         yield from end_unstarted(dialect, job_id, State.CANCELLED, stopped)
-    elif hold == HOLD["queued"] and (holder := (yield from _retake_key(job_id))) != job_id:
-        yield from end_unstarted(dialect, job_id, State.CANCELLED, f"superseded by {holder}")
+    elif hold == HOLD["queued"]:
+        holder = yield from hold_key((yield from wanted_key(job_id)), HOLD["queued"])
+        if holder != job_id:
+            yield from end_unstarted(dialect, job_id, State.CANCELLED, f"superseded by {holder}")
     return True
 
 
 def end_unstarted(dialect: Dialect, job_id: str, state: State, reason: str | None) -> Op[bool]:
     """End a job that has not started, and give its unique key back. Returns whether there was one."""
+    keys = yield Call("key_of", {"id": job_id})
     taken = yield from take_unstarted(dialect, job_id)
     if taken is None:
         return False
     yield Call("insert_ended", taken._asdict() | {"state": state, "reason": reason})
-    if taken.hold in (HOLD["queued"], HOLD["live"]):
-        yield from free_key(dialect, job_id)
+    yield from pass_on(dialect, job_id, keys)
     return True

@@ -1,8 +1,8 @@
 """The repository: what can be done with jobs, in sentences. Public, for callers who run their own loop.
 
     store = Store.open("sqlite:///jobs.db")
-    store.enqueue(NewJob(id=new_id(), task="send", args='{"user_id": 42}'))
-    for job in store.claim("default", [Lane("", "send")], 10, worker_id=me, lease=15_000_000):
+    store.enqueue(NewJob(id=uuid7(), task="send", args='{"user_id": 42}'))
+    for job in store.claim("default", [Lane("", "send")], 10, worker_id=me, lease_us=15_000_000):
         ...
         store.settle([Settled(job.id, job.token, "succeeded", "succeeded", ran_us=1200)])
 

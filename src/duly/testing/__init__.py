@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from duly.testing.asserts import assert_enqueued, assert_not_enqueued, enqueued
     from duly.testing.clock import TestClock
-    from duly.testing.draining import adrain, drain
     from duly.testing.drained import Drained, DrainedRun
+    from duly.testing.draining import adrain, drain
     from duly.testing.isolation import isolated
 else:
     from duly._lazy import importer
@@ -44,3 +44,7 @@ __all__ = [
     "enqueued",
     "isolated",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -14,9 +14,9 @@ START = datetime(2100, 1, 1, tzinfo=UTC)
 
 
 class TestClock:
-    """A `Clock` moved by hand. With `Duly(url, clock=clock)` every time in the database comes from it, on PostgreSQL too.
+    """A `Clock` moved by hand. With `Duly(url, clock=clock)` every time in the database comes from it.
 
-    Workers sleep by the real clock and are not woken when this one moves: use `drain`.
+    On PostgreSQL too. Workers sleep by the real clock and are not woken when this one moves: use `drain`.
     """
 
     __test__: ClassVar[bool] = False  # pytest: not a class of tests
@@ -42,7 +42,7 @@ class TestClock:
         return self.now()
 
     def move_to(self, moment: datetime) -> datetime:
-        """Let time pass until `moment`. To an earlier one it is as if someone set the machine's clock: leases do not notice."""
+        """Let time pass until `moment`. To an earlier one the clock is set back, and leases go on."""
         moment_us = to_us(moment, "moment")
         with self._lock:
             self._lease += max(0, moment_us - self._now)

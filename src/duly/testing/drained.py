@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from duly.domain.json import safe_repr
 from duly.domain.records import Settled
 from duly.job import Job
 
@@ -33,7 +34,7 @@ class DrainedRun:
     """What the handler raised, the very object."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Drained:
     """Every run of a drain, in order. `if drained:` asks whether there was any."""
 
@@ -44,9 +45,11 @@ class Drained:
     def __len__(self) -> int:
         return len(self.runs)
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         counts = [f"{self.count(outcome)} {outcome}" for outcome in OUTCOMES if self.count(outcome)]
-        return f"{len(self)} runs: {', '.join(counts)}" if counts else "nothing was due"
+        errors = [f"{run.task}: {safe_repr(run.error)}" for run in self.runs if run.error is not None]
+        told = "; ".join([", ".join(counts) or "nothing was due", *errors[:5]])
+        return f"<Drained {told}{'; ...' if errors[5:] else ''}>"
 
     def count(self, outcome: str) -> int:
         """How many runs ended like that."""

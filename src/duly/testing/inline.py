@@ -1,20 +1,65 @@
-"""The runners of a worker, but in the caller's thread: what a handler does, it does where the test can see it."""
+"""A worker's parts, made for one thread: the caller's, where a test can see what a handler does."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+from collections.abc import Sequence
+from dataclasses import replace
 
+from duly.domain.records import Settled
+from duly.store.store import Store
 from duly.worker.context import Run
 from duly.worker.executor import Executor
-from duly.worker.registry import Kind, TaskDefinition
+from duly.worker.registry import Kind, Registry, TaskDefinition
 from duly.worker.runner_async import AsyncRunner
 from duly.worker.runner_thread import ThreadRunner
+from duly.worker.slots import Pool
+
+
+class OneSlot(Pool):
+    """Takes one job at a time, however fast they end."""
+
+    @property
+    def target(self) -> int:
+        """One."""
+        return 1
+
+
+class StandingStore(Store):
+    """For a clock that stands: between the end of a run and its settling no time passes."""
+
+    def settle(self, batch: Sequence[Settled], **options: bool) -> set[str]:
+        """End runs, now."""
+        return super().settle([each._replace(age_us=0) for each in batch], **options)
+
+    def settle_keyed(self, settled: Settled, hold: int, **options: bool) -> bool:
+        """End one run, now."""
+        return super().settle_keyed(settled._replace(age_us=0), hold, **options)
+
+
+class WatchedExecutor(Executor):
+    """Remembers what the last handler raised."""
+
+    error: BaseException | None = None
+
+    def raised(self, run: Run, error: BaseException) -> None:
+        """The handler raised."""
+        self.error = error
+        super().raised(run, error)
+
+
+def of_one_kind(registry: Registry) -> Registry:
+    """The same tasks as if all were `def`: they share the one slot, so they start in the order that their ranks say."""
+    return replace(registry, tasks={name: replace(task, kind=Kind.THREAD) for name, task in registry.tasks.items()})
 
 
 def is_async(task: TaskDefinition) -> bool:
     """Whether a handler needs a loop. One that is isolated in a process runs here like any other."""
-    return task.kind is Kind.ASYNC or (task.kind is Kind.PROCESS and inspect.iscoroutinefunction(task.fn))
+    if task.kind is not Kind.PROCESS:
+        return task.kind is Kind.ASYNC
+    call = task.fn if inspect.isroutine(task.fn) else type(task.fn).__call__
+    return inspect.iscoroutinefunction(call)
 
 
 class InlineThreadRunner(ThreadRunner):

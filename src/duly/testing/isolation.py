@@ -24,32 +24,36 @@ def temporary_database() -> Iterator[str]:
 
 @contextmanager
 def isolated(app: Duly, url: str | None = None, clock: Clock | None = None) -> Iterator[Duly]:
-    """Put `app` on another database for a while: a temporary SQLite file, or `url`; and on another clock if one is given.
+    """Put `app` on another database for a while: a temporary SQLite file, or `url`; on another clock if one is given.
 
     Its tasks stay declared on it; whoever imported it uses the other database, and afterwards the first again. On
     PostgreSQL the tables are made if they are missing; rows are left as they are.
     """
     if url is None:
-        with temporary_database() as temporary, isolated(app, temporary, clock):
+        with temporary_database() as url, _rebound(app, url, clock or app.clock, alone=True):
             yield app
-        return
+    else:
+        with _rebound(app, url, clock or app.clock, alone=False):
+            if app.store.dialect is Dialect.POSTGRES:
+                app.migrate()
+            yield app
+
+
+@contextmanager
+def _rebound(app: Duly, url: str, clock: Clock, *, alone: bool) -> Iterator[None]:
     settings = replace(app.settings, url=url)
-    before = (app.settings, app.clock, app.store)
-    store = Store(
-        open_database(
-            url,
-            clock or app.clock,
-            schema=settings.schema,
-            synchronous="normal",  # what a test leaves need not survive a power cut
-            allow_network_disk=settings.allow_network_disk,
-            notify=settings.notify,
-        )
+    database = open_database(
+        url,
+        clock,
+        schema=settings.schema,
+        synchronous="normal",  # what a test leaves need not survive a power cut
+        allow_network_disk=alone or settings.allow_network_disk,
+        notify=settings.notify,
     )
-    app.settings, app.clock, app.store = settings, clock or app.clock, store
+    before = app.settings, app.clock, app.store
+    app.settings, app.clock, app.store = settings, clock, Store(database)
     try:
-        if store.dialect is Dialect.POSTGRES:
-            store.migrate()
-        yield app
+        yield
     finally:
+        app.close()
         app.settings, app.clock, app.store = before
-        store.close()

@@ -1,8 +1,7 @@
 """The pytest plugin: three fixtures. It imports duly only when one of them is used.
 
-    duly_jobs     the application named by the ini option `duly_app`, on a temporary database; or a new, empty one
-    duly_clock    the clock it goes by, to move; override this fixture for another start
-    duly_drain    a function that runs what is due: `drain(duly_jobs, ...)`
+`duly_jobs` is the application named by the ini option `duly_app`, on a temporary database, or else a new one without
+tasks; `duly_clock` the clock it goes by, to move (override it for another start); `duly_drain` runs what is due.
 """
 
 from __future__ import annotations
@@ -21,7 +20,9 @@ if TYPE_CHECKING:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addini("duly_app", "the application that duly_jobs puts on a temporary database: module:attribute", default="")
+    parser.addini(
+        "duly_app", "the application that duly_jobs puts on a temporary database: module:attribute", default=""
+    )
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from duly.worker.context import CURRENT
+from duly.worker.context import CURRENT, Run
 
 _FORMAT = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s", "%H:%M:%S")
 
@@ -18,9 +18,15 @@ class Capture(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Keep the line with the run that logs it."""
         run = CURRENT.get()
-        if run is None or record.name.startswith("duly."):
+        if run is None:
             return
         try:
-            run.log(_FORMAT.format(record))
+            keep(run, record)
         except Exception:
             self.handleError(record)
+
+
+def keep(run: Run, record: logging.LogRecord) -> None:
+    """Keep a line with a run, unless it is one of our own."""
+    if not record.name.startswith("duly."):
+        run.log(_FORMAT.format(record))

@@ -114,7 +114,6 @@ class Child:
         """Run what is ordered, until told to go."""
         self._catch_signals()
         threading.Thread(target=self._listen, name="duly-child-ear", daemon=True).start()
-        self.send({"ready": True})
         while "run" in (order := self._orders.get()):
             self._attempt(Claimed(*order["run"]), order["post"])
             self._done += 1
@@ -280,7 +279,10 @@ class Child:
         while True:
             while not readable.poll(None if self._ordered == self._done else PROGRESS_EVERY * 1_000):
                 self._send_progress()
-            data = self._channel.recv(65_536)
+            try:
+                data = self._channel.recv(65_536)
+            except OSError:
+                data = b""
             if not data:
                 _end_all()
             *lines, rest = (rest + data).split(b"\n")

@@ -89,6 +89,10 @@ class Claimer:
         """Whether it has claimed as many jobs as it ever may."""
         return self._most is not None and self.claimed >= self._most
 
+    def retire(self) -> None:
+        """Claim no more, ever."""
+        self._most = 0
+
     # -- one step ---------------------------------------------------------------------------------------------
 
     def step(self) -> float:

@@ -36,6 +36,7 @@ class Run:
         "log_bytes",
         "log_lines",
         "lost",
+        "noticed",
         "phase",
         "started_ns",
         "stopping",
@@ -54,6 +55,7 @@ class Run:
         self.lost = False
         self.stopping = False
         self.timed_out = False
+        self.noticed = False  # the handler has been told that it should stop
         self.asyncio_task: asyncio.Task[object] | None = None
         self.thread_id: int | None = None
         self.child: object | None = None
@@ -111,8 +113,13 @@ class Run:
         return (self.started_ns + self.job.timeout_us * 1_000) / 1e9
 
     def cancelled(self) -> bool:
-        """Whether this run should stop: cancelled by a person, its lease lost, its time up, or the worker stopping."""
-        return self.cancel_reason is not None or self.lost or self.timed_out or self.stopping
+        """Whether this run should stop: cancelled by a person, its lease lost, its time up, or the worker stopping.
+
+        A handler that has seen True and returns counts as stopped, not as succeeded.
+        """
+        if self.cancel_reason is not None or self.lost or self.timed_out or self.stopping:
+            self.noticed = True
+        return self.noticed
 
     def wait_cancelled(self, timeout: float) -> bool:
         """Sleep up to `timeout` seconds, less if this run should stop. Returns whether it should."""

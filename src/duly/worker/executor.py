@@ -7,10 +7,12 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import timedelta
 from typing import Any
 
 from duly.domain import outcome
-from duly.domain.errors import ArgumentsDoNotFit, Steer
+from duly.domain.durations import human
+from duly.domain.errors import ArgumentsDoNotFit, Steer, WorkerError
 from duly.domain.json import decode, encode_result
 from duly.domain.records import Settled
 from duly.domain.retry import Backoff
@@ -37,24 +39,33 @@ class Executor:
         *,
         max_result: int,
         now_us: Callable[[], int],
+        crash_limit: int = 3,
         chance: outcome.Random = random.random,
     ) -> None:
-        self._registry = registry
+        self.registry = registry
         self._conclude = conclude
-        self._max_result = max_result
-        self._now_us = now_us
+        self.max_result = max_result
+        self.now_us = now_us
+        self._crash_limit = crash_limit
         self._chance = chance
         self.around = bool(registry.around)
 
-    def prepare(self, run: Run) -> tuple[tuple[Any, ...] | list[Any], dict[str, Any]] | None:
-        """Decode the arguments. None if the run is over before it began: expired, cancelled, or they do not fit."""
+    def admit(self, run: Run) -> bool:
+        """Whether a run may begin. If not it is over: expired, cancelled, or given back."""
         job = run.job
         if run.cancelled():
             ended = outcome.cancelled(job, -1, run.cancel_reason, None) if run.cancel_reason else outcome.released(job)
             self._end(run, ended)
-            return None
-        if job.expires_at is not None and job.expires_at <= self._now_us():
+            return False
+        if job.expires_at is not None and job.expires_at <= self.now_us():
             self._end(run, outcome.expired(job))
+            return False
+        return True
+
+    def prepare(self, run: Run) -> tuple[tuple[Any, ...] | list[Any], dict[str, Any]] | None:
+        """Decode the arguments. None if the run is over before it began: not admitted, or they do not fit."""
+        job = run.job
+        if not self.admit(run):
             return None
         try:
             signature = run.definition.signature
@@ -70,18 +81,21 @@ class Executor:
     def surroundings(self, run: Run) -> Iterator[None]:
         """Enter the middleware, first registered outermost."""
         with ExitStack() as stack:
-            for around in self._registry.around:
+            for around in self.registry.around:
                 stack.enter_context(around(run))
             yield
 
     def succeeded(self, run: Run, value: object) -> None:
         """The handler returned."""
+        if run.noticed:
+            self.raised(run, InterruptedError("the handler was told to stop and returned"))
+            return
         ended = time.monotonic_ns()
         run.phase = 2
         result = None
         if value is not None:
             value = run.definition.signature.dump_result(value)
-            result = encode_result(value, max_bytes=self._max_result).text
+            result = encode_result(value, max_bytes=self.max_result).text
         job = run.job
         lines = None if run.log_lines is None else run.log_text()
         settled = Settled(
@@ -109,9 +123,43 @@ class Executor:
         if job.retry is not None:
             policy = _stored_policy(run, job.retry)
         settled = outcome.after_error(job, error, policy, ran_us=ran, log=run.log_text(), random=self._chance)
+        if settled.outcome == "failed":
+            _log_failure(run, settled)
         if settled.state == "failed":
             self._tell_failure(run, error)
         self._conclude((run, ended, settled))
+
+    def settled_elsewhere(self, run: Run, settled: Settled, *, told: bool) -> None:
+        """A child process says what became of a run. `told`: it has called the failure hooks."""
+        job = run.job
+        settled = settled._replace(id=job.id, token=job.token, log=run.log_text())
+        if settled.state == "failed" and not told:
+            error = WorkerError(f"{settled.error_kind}: {settled.error}")
+            error.add_note(settled.traceback or "")
+            self._tell_failure(run, error)
+        self._end(run, settled)
+
+    def died(self, run: Run, how: str) -> None:
+        """The child process ended under its handler: because it was told to stop, or a crash that counts as one."""
+        error = WorkerError(how)
+        if run.cancelled():
+            self.raised(run, error)
+            return
+        ended = time.monotonic_ns()
+        run.phase = 2
+        ran, lines, limit = run.ran_us(ended), run.log_text(), self._crash_limit
+        settled = outcome.after_child_death(
+            run.job, how, crash_limit=limit, ran_us=ran, log=lines, random=self._chance
+        )
+        log.warning("job %s (%s): %s; %s", run.job.id, run.job.task, how, settled.reason or settled.state)
+        if settled.state == "failed":
+            self._tell_failure(run, error)
+        self._conclude((run, ended, settled))
+
+    @property
+    def clock_offset(self) -> int:
+        """How far the database's clock is ahead of this host's, in microseconds."""
+        return self.now_us() - time.time_ns() // 1_000
 
     def _end(self, run: Run, settled: Settled) -> None:
         run.phase = 2
@@ -119,7 +167,7 @@ class Executor:
 
     def _tell_failure(self, run: Run, error: BaseException) -> None:
         """Call the failure hooks. A hook that raises is logged and changes nothing."""
-        hooks = list(self._registry.on_failure)
+        hooks = list(self.registry.on_failure)
         if run.definition.on_failure is not None:
             hooks.insert(0, run.definition.on_failure)
         for hook in hooks:
@@ -127,6 +175,20 @@ class Executor:
                 hook(run, error)
             except Exception:
                 log.exception("on_failure hook %r raised for job %s", hook, run.job.id)
+
+
+def _log_failure(run: Run, settled: Settled) -> None:
+    later = human(timedelta(microseconds=settled.delay_us))
+    log.warning(
+        "job %s (%s) run %d of %d failed: %s: %s; %s",
+        run.job.id,
+        run.job.task,
+        run.job.attempt,
+        run.job.max_attempts,
+        settled.error_kind,
+        (settled.error or "")[:500],
+        f"again in {later}" if settled.state == "scheduled" else "not again",
+    )
 
 
 def _stored_policy(run: Run, data: str) -> Backoff:

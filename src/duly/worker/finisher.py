@@ -23,6 +23,11 @@ BATCH = 500
 KEYED = (HOLD["queued"], HOLD["live"])
 
 
+def _frees_others(run: Run, state: str) -> bool:
+    """Whether sleeping workers may now have something to claim: a limit's slot, a job given back, one behind a key."""
+    return run.definition.concurrency is not None or state == "queued" or run.job.hold == HOLD["live"]
+
+
 class Finisher:
     """Takes concluded runs from any thread; `step` writes them."""
 
@@ -112,11 +117,12 @@ class Finisher:
         return self._store.settle_keyed(settled, run.job.hold)
 
     def _done(self, batch: list[Concluded], accepted: set[str]) -> None:
-        limited = False
+        others = False
         over: list[tuple[str, str]] = []
         for run, _, settled in batch:
             if settled.id in accepted:
                 self.settled += 1
+                others = others or _frees_others(run, settled.state)
                 if settled.state in TERMINAL:
                     over.append((settled.id, settled.state))
                 elif settled.state == "scheduled":
@@ -128,9 +134,8 @@ class Finisher:
                 )
             if self._held.get(settled.id) is run:
                 del self._held[settled.id]
-            limited = limited or run.definition.concurrency is not None
         self._finished(over)
-        if limited:
+        if others:
             self._store.poke(Hint("look"))
 
     @property

@@ -62,8 +62,8 @@ def post_of(task: TaskDefinition, registry: Registry, app: str | None) -> Post:
             f"task {task.name!r} has isolation='process', but a child process could not find its function "
             f"({address.module}.{address.qualname}). Declare it at the top level of a module that is in a file"
         )
-    hooks = {_address_of(hook)._replace(qualname="") for hook in (*registry.on_start, *registry.on_stop)}
-    hooks |= {_address_of(hook)._replace(qualname="") for hook in (*registry.on_failure, *registry.around)}
+    every: list[object] = [*registry.on_start, *registry.on_stop, *registry.on_failure, *registry.around]
+    hooks = {_address_of(hook)._replace(qualname="") for hook in every}
     return Post(
         name=task.name,
         address=address,
@@ -76,7 +76,7 @@ def post_of(task: TaskDefinition, registry: Registry, app: str | None) -> Post:
     )
 
 
-def _address_of(thing: Callable[..., object]) -> Address:
+def _address_of(thing: object) -> Address:
     module, qualname = str(getattr(thing, "__module__", "")), str(getattr(thing, "__qualname__", ""))
     loaded = sys.modules.get(module)
     spec = getattr(loaded, "__spec__", None)

@@ -110,7 +110,13 @@ class Worker:
         self._slots = Slots({kind: Pool(limits[kind]) for kind in Kind if kind in kinds}, settings.queues)
         self._reserved = [store.reserved(purpose) for purpose in ("settle", "claim", "lease")]
         self._finisher = Finisher(self._reserved[0], self._held, self._ended, finished=finished, due_in=self._due_in)
-        self._executor = Executor(registry, self._finisher.conclude, max_result=settings.max_result, now_us=self._now_us)
+        self._executor = Executor(
+            registry,
+            self._finisher.conclude,
+            max_result=settings.max_result,
+            now_us=self._now_us,
+            crash_limit=settings.crash_limit,
+        )
         self._runners = {kind: self._make_runner(kind, limits[kind]) for kind in self._slots.pools}
         lease_us = int(settings.lease * 1e6)
         self._claimer = Claimer(
@@ -350,6 +356,11 @@ class Worker:
             self._claimer.hint(hints)
             self._claim_service.wake()
         return 0.0
+
+    def retire(self) -> None:
+        """Claim no more; what has not begun goes back. `idle` is true when what runs has ended."""
+        self._claimer.retire()
+        self._take_back()
 
     def upkeep_now(self) -> None:
         """Rescue and prune now, for ticks: there may be no worker that stays."""

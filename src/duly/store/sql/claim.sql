@@ -43,12 +43,6 @@ WITH lane AS (
     SELECT t.id, t.token + 1 AS token, t.attempt + 1 AS attempt, t.crashes, t.queue, t.tenant, t.task, t.priority,
            t.run_at, t.hold, t.rank, j.args, j.max_attempts, j.retry, j.timeout_us, j.expires_at, j.created_at, j.headers
     FROM taken t JOIN duly.jobs j ON j.id = t.id
-), keys AS MATERIALIZED (  -- in key order, as a bulk enqueue takes them
-    SELECT 1 FROM duly.unique_keys WHERE scope = 1 AND job_id = ANY (ARRAY(SELECT id FROM taken WHERE hold = 1))
-    ORDER BY tenant, key FOR UPDATE
-), freed AS (
-    DELETE FROM duly.unique_keys WHERE scope = 1 AND job_id = ANY (ARRAY(SELECT id FROM taken WHERE hold = 1))
-      AND (SELECT count(*) FROM keys) > 0
 ), leased AS (
     INSERT INTO duly.running (id, token, queue, tenant, task, priority, run_at, attempt, crashes, hold, limited,
                               worker_id, claimed_at, leased_until, deadline_at)
@@ -75,9 +69,6 @@ FROM json_each(:ids) e CROSS JOIN duly.waiting w ON w.id = e.value CROSS JOIN du
 
 -- name: leave_lane [sqlite] Take the picked jobs out of their lanes.
 DELETE FROM duly.waiting WHERE id IN (SELECT value FROM json_each(:ids))
-
--- name: free_queued_keys [sqlite] Unique keys held only while queued end with the claim.
-DELETE FROM duly.unique_keys WHERE scope = 1 AND job_id IN (SELECT value FROM json_each(:ids))
 
 -- name: leased_jobs [sqlite] What was just leased, in the order of the ids, as one JSON array, so that one step fetches it.
 SELECT json_group_array(json_array(r.id, r.token, r.attempt, r.crashes, r.queue, r.tenant, r.task, r.priority, r.run_at,

@@ -27,7 +27,7 @@ WITH a AS (DELETE FROM duly.scheduled WHERE id = :id::uuid RETURNING id, token, 
      c AS (DELETE FROM duly.parked WHERE id = :id::uuid RETURNING id, token, attempt, crashes, hold)
 SELECT * FROM a UNION ALL SELECT * FROM b UNION ALL SELECT * FROM c
 
--- name: is_unstarted [postgres] Whether a job has not started: asked anew when it was not found, since it may have moved meanwhile.
+-- name: is_unstarted Whether a job has not started.
 SELECT 1 WHERE EXISTS (SELECT 1 FROM duly.scheduled WHERE id = :id::uuid) OR EXISTS (SELECT 1 FROM duly.waiting WHERE id = :id::uuid)
     OR EXISTS (SELECT 1 FROM duly.parked WHERE id = :id::uuid)
 
