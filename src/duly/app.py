@@ -231,10 +231,12 @@ class Duly(Admin):
     def worker_settings(self, queues: object = None, **overrides: Any) -> WorkerSettings:
         """How a worker of this `Duly` behaves, from its settings and what is given here."""
         settings = self.settings
+        shares = queue_shares(queues, self.registry)
+        fixed = sum(share.slots or 0 for share in shares)  # slots that were promised to queues must exist
         values: dict[str, Any] = {
-            "queues": queue_shares(queues, self.registry),
-            "thread_slots": settings.thread_slots,
-            "async_slots": settings.async_slots,
+            "queues": shares,
+            "thread_slots": max(settings.thread_slots, fixed),
+            "async_slots": max(settings.async_slots, fixed),
             "process_slots": settings.process_slots,
             "lease": settings.lease.total_seconds(),
             "grace": settings.grace.total_seconds(),

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from duly.app import Duly
-from duly.cli.base import FAILED, INTERRUPTED, OK
+from duly.cli.base import FAILED, INTERRUPTED, OK, print_anything
 from duly.cli.text import plural
 from duly.demo_view import View, view_for
 from duly.domain.states import State
@@ -64,6 +64,7 @@ class Trouble(Exception):
 
 def main() -> int:
     """Run it. Returns the exit code."""
+    print_anything()
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="duly-demo-", ignore_cleanup_errors=True) as folder:
         url = f"sqlite:///{Path(folder) / 'demo.db'}"

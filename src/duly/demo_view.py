@@ -89,8 +89,10 @@ def _detail(job: Job[Any]) -> str:
             return "tries again soon" if job.attempts else "later"
         case State.CANCELLED | State.FAILED:
             return clean(job.reason or "", 40)
+        case State.SUCCEEDED if job.task == "crash" and job.attempts > 1:
+            return "killed its worker, ran again in another"
         case _ if job.record.crashes:
-            return "its worker was killed" + ("; again" if job.state is not State.SUCCEEDED else "; ran again")
+            return "its worker was killed; again"
         case _:
             return ""
 
@@ -223,7 +225,7 @@ class RichScreen:
         from rich.live import Live
 
         self._live = Live(console=Console(file=sys.stdout, highlight=False), auto_refresh=False)
-        self._table: Any = None
+        self._frame: list[Any] = []
 
     def __enter__(self) -> View:
         self._live.start()
@@ -234,23 +236,24 @@ class RichScreen:
 
     def show(self, jobs: Sequence[Job[Any]], workers: Sequence[WorkerRecord], seconds: float) -> None:
         """Draw the table."""
+        from rich.console import Group
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(title=_title(workers, jobs, seconds), title_justify="left", box=None, pad_edge=False)
+        table = Table(box=None, pad_edge=False)
         for header in HEADERS:
             table.add_column(header, no_wrap=True)
         for row in rows_of(jobs):
             table.add_row(*(Text(cell, style=STATE_COLOURS.get(cell, "")) for cell in row))
-        self._table = table
-        self._live.update(table, refresh=True)
+        self._frame = [Text(_title(workers, jobs, seconds), style="bold"), Text(), table]
+        self._live.update(Group(*self._frame), refresh=True)
 
     def show_burst(self, done: int, of: int, seconds: float) -> None:
         """Draw a line below the table."""
         from rich.console import Group
         from rich.text import Text
 
-        self._live.update(Group(self._table, Text(_burst_line(done, of, seconds))), refresh=True)
+        self._live.update(Group(*self._frame, Text(_burst_line(done, of, seconds))), refresh=True)
 
     def close(self) -> None:
         """Leave the last picture where it is."""

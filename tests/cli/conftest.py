@@ -200,3 +200,10 @@ def jobs(project: Project) -> Iterator[Duly]:
     """The project's database, to look into."""
     with opened(project.url) as jobs:
         yield jobs
+
+
+@pytest.fixture
+def sqlite_jobs(sqlite_project: Project) -> Iterator[Duly]:
+    """The same for SQLite alone."""
+    with opened(sqlite_project.url) as jobs:
+        yield jobs

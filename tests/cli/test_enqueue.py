@@ -22,7 +22,8 @@ def test_a_job_is_stored_by_name_and_arguments(project: Project, jobs: Duly) -> 
 def test_values_are_json_where_the_parameter_takes_it_else_text(sqlite_project: Project) -> None:
     sqlite_project.write(
         "typed.py",
-        "from datetime import datetime\nfrom uuid import UUID\nfrom typing import Any\nfrom duly import Duly\njobs = Duly()\n"
+        "from datetime import datetime\nfrom uuid import UUID\nfrom typing import Any\nfrom duly import Duly\n"
+        "jobs = Duly()\n"
         "@jobs.task\ndef go(name: str, n: int | None, on: bool, many: list[int], at: datetime, key: UUID, any: Any = 0)"
         " -> None: ...\n",
     )

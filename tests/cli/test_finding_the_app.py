@@ -70,7 +70,7 @@ def test_modules_included_by_the_settings_bring_their_tasks(bare: Project) -> No
 
 
 @pytest.mark.parametrize(
-    ("spec", "words"),
+    "spec, words",
     [
         ("nowhere", ["no module 'nowhere'"]),
         ("nowhere.deep:jobs", ["no module 'nowhere.deep'"]),

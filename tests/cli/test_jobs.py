@@ -19,7 +19,7 @@ def mixed(project: Project, jobs: Duly) -> dict[str, str]:
     ids["succeeded"] = project.ok("enqueue", "app.py", "add", "x=1", "--json").json["id"]
     for _ in range(3):
         project.ok("tick", "app.py")
-    eventually(lambda: project.ok("tick", "app.py") and jobs.get(ids["failed"]).state is State.FAILED)
+    eventually(lambda: [project.ok("tick", "app.py"), jobs.get(ids["failed"]).state is State.FAILED][1])
     ids["queued"] = project.ok("enqueue", "app.py", "add", "x=2", "--tag", "red", "--json").json["id"]
     ids["scheduled"] = project.ok(
         "enqueue", "app.py", "add", "x=3", "--delay", "1h", "--tenant", "acme", "--json"
@@ -180,7 +180,7 @@ def test_by_filter_it_asks_and_without_a_terminal_it_wants_yes(
     assert jobs.get(mixed["failed"]).state is State.FAILED
 
 
-@pytest.mark.parametrize(("said", "state"), [("y", State.QUEUED), ("n", State.FAILED)])
+@pytest.mark.parametrize("said, state", [("y", State.QUEUED), ("n", State.FAILED)])
 def test_in_a_terminal_it_asks(
     project: Project, mixed: dict[str, str], jobs: Duly, monkeypatch: pytest.MonkeyPatch, said: str, state: State
 ) -> None:

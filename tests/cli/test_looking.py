@@ -17,7 +17,6 @@ from duly import Duly, State
 from tests.cli.conftest import Project
 from tests.helpers import eventually
 
-
 # -- tick -------------------------------------------------------------------------------------------------------------
 
 

@@ -13,7 +13,7 @@ NOW = datetime(2030, 6, 1, 12, 0, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    "text, shown",
     [
         ("plain", "plain"),
         ("zwölf 日本", "zwölf 日本"),
@@ -39,7 +39,7 @@ def test_clean_lines_keeps_lines() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "text"),
+    "before, text",
     [
         (timedelta(0), "now"),
         (timedelta(seconds=5), "5 s ago"),
@@ -69,7 +69,7 @@ def test_times_are_local_unless_utc_is_asked_for(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    "text, shown",
     [
         ("postgresql://me:secret@host/db", "postgresql://me:***@host/db"),
         ("at postgresql://me:se@cr/et@host/db now", "at postgresql://me:***@host/db now"),
@@ -110,3 +110,19 @@ def test_watched_files_change_come_and_go(tmp_path_factory: pytest.TempPathFacto
     for ignored in (".git", "node_modules", "__pycache__", "my-environment"):
         (folder / ignored / "x.py").write_text("1")
     assert files.changed() == []
+
+
+@pytest.mark.parametrize("width", [30, 60, 200])
+def test_rich_tables_fit_and_only_the_last_column_is_cut(width: int) -> None:
+    pytest.importorskip("rich")
+    from duly.cli.output import rich_table
+
+    rows = [["0123456789ab", "send_welcome", "failed", "x" * 100], ["0123456789ab", "日本", "queued", ""]]
+    drawn = rich_table(["JOB", "TASK", "STATE", "DETAIL"], rows, right=[2], width=width)
+    if width == 30:
+        assert drawn is None
+        return
+    assert drawn is not None
+    assert "send_welcome" in drawn
+    assert all(len(line) <= width for line in drawn.split("\n"))
+    assert ("…" in drawn) is (width == 60)

@@ -20,7 +20,10 @@ from tests.store.factory import Factory
 from tests.store.raw import Raw
 
 TABLES = "jobs scheduled waiting parked running ended runs rollups unique_keys limits queues workers"
-OTHERS = "FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()"
+OTHERS = (
+    "FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'"
+    " AND pid <> pg_backend_pid()"
+)
 FEW = 1_000
 
 
@@ -96,7 +99,7 @@ def store(database_url: str, clock: ManualClock, raw: Raw) -> Iterator[Store]:
 
 @pytest.fixture(autouse=True)
 def no_deadlock(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Fail a test during which PostgreSQL had to break a deadlock: a repetition would hide it, at the cost of a second."""
+    """Fail a test during which PostgreSQL had to break a deadlock: a repetition hides it, and costs a second."""
     raw = request.getfixturevalue("raw") if "store" in request.fixturenames else None
     if raw is None or not raw.is_postgres:
         yield

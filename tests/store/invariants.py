@@ -44,14 +44,14 @@ def check_keys(raw: Raw, places: dict[str, str]) -> None:
     for place in LIVE:
         scopes = "(1, 2)" if place != "running" else "(2)"
         holds = {str(row[0]) for row in raw.rows(f"SELECT id FROM duly.{place} WHERE hold IN {scopes}")}
-        assert holds - waits <= owners, f"jobs in {place} without the key that they should hold: {holds - waits - owners}"
+        assert holds - waits <= owners, f"jobs in {place} without their key: {holds - waits - owners}"
 
 
 def check_tokens(raw: Raw) -> None:
     """Tokens grow: no run on record is newer than the job itself, and none that is under way has ended."""
     for place in LIVE:
-        newer = ">=" if place == "running" else ">"
-        stale = raw.rows(f"SELECT p.id FROM duly.{place} p JOIN duly.runs r ON r.job_id = p.id AND r.token {newer} p.token")
+        newer = f"r.token {'>=' if place == 'running' else '>'} p.token"
+        stale = raw.rows(f"SELECT p.id FROM duly.{place} p JOIN duly.runs r ON r.job_id = p.id AND {newer}")
         assert not stale, f"jobs in {place} whose token went back: {stale}"
 
 

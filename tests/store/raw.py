@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, LiteralString, cast
+from typing import Any
 
 import psycopg
 from psycopg.types.string import TextLoader
@@ -31,7 +31,7 @@ class Raw:
         if self.is_postgres:
             with self._postgres() as connection:
                 text = rewrite(sql, param=_none, table='"duly".', casts=True)
-                cursor = connection.execute(cast(LiteralString, text))
+                cursor = connection.execute(text.encode())
                 return cursor.fetchall() if cursor.description else []
         with self._sqlite() as connection:
             return connection.execute(rewrite(sql, param=_none, table="duly_", casts=False)).fetchall()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -135,7 +136,7 @@ def test_ids_sort_by_when_the_jobs_were_made(make: Factory, store: Store, raw: R
 
 
 @pytest.mark.parametrize("wrong", [{"priority": 101}, {"priority": -1}, {"max_attempts": 0}, {"timeout_us": 0}])
-def test_database_refuses_what_no_job_may_be(make: Factory, raw: Raw, wrong: dict[str, int]) -> None:
+def test_database_refuses_what_no_job_may_be(make: Factory, raw: Raw, wrong: dict[str, Any]) -> None:
     with pytest.raises(DatabaseError, match="refused"):
         make.enqueue(**wrong)
     assert raw.count("jobs") == 0

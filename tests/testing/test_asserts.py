@@ -24,7 +24,7 @@ class Address:
     number: int
 
 
-Send = Task[[str, int], None]
+Send = Task[..., None]
 
 
 @pytest.fixture

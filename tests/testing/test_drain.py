@@ -201,9 +201,7 @@ def test_a_limit_held_by_others_is_respected(jobs: Duly) -> None:
     alone.enqueue()
     waiting = alone.enqueue()
     jobs.store.set_limit("alone", 1)
-    held = jobs.store.claim(
-        "default", [Lane("", "alone")], 1, worker_id=waiting.id, lease_us=60_000_000, limited=True
-    )
+    held = jobs.store.claim("default", [Lane("", "alone")], 1, worker_id=waiting.id, lease_us=60_000_000, limited=True)
     assert not drain(jobs)
     jobs.store.give_back([(job.id, job.token) for job in held])
     assert drain(jobs).succeeded == 2
@@ -497,9 +495,7 @@ def test_until_done_moves_the_clock_from_due_time_to_due_time(jobs: Duly, clock:
     assert time.monotonic() - began < 20
 
 
-def test_until_done_does_not_wait_for_jobs_that_it_may_not_run(
-    jobs: Duly, clock: TestClock, database_url: str
-) -> None:
+def test_until_done_does_not_wait_for_jobs_that_it_may_not_run(jobs: Duly, clock: TestClock, database_url: str) -> None:
     other = Duly(database_url, clock=clock)
 
     @other.task

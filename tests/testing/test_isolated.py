@@ -29,10 +29,15 @@ def test_the_applications_own_database_is_not_touched(app: Duly, tmp_path: Path)
 
 def test_afterwards_everything_is_as_before_even_if_the_test_failed(app: Duly) -> None:
     before = (app.settings, app.clock, app.store)
-    with pytest.raises(ZeroDivisionError), isolated(app, clock=TestClock()):
-        assert app.store is not before[2]
-        assert app.settings.url != before[0].url
-        raise ZeroDivisionError
+
+    def fail() -> None:
+        with isolated(app, clock=TestClock()):
+            assert app.store is not before[2]
+            assert app.settings.url != before[0].url
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
     assert (app.settings, app.clock, app.store) == before
 
 

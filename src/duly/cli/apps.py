@@ -176,15 +176,20 @@ def required_app(spec: str | None, include: tuple[str, ...] = ()) -> Found:
     return found
 
 
-def open_database(url: str | None, schema: str | None, spec: str | None, *, create: bool = False) -> Duly:
-    """Open a database without needing the application: by address, else the application's, else the configured one."""
+def open_database(
+    url: str | None, schema: str | None, spec: str | None, *, create: bool = False, name_app: str = "--app app.py"
+) -> Duly:
+    """Open a database without needing the application: by address, else the application's, else the configured one.
+
+    `create`: it may be made. `name_app`: how this command is told the application, for the error.
+    """
     app = find_app(spec).app if url is None and spec else Duly(url, schema=schema)
     click.get_current_context().call_on_close(app.close)
     database = app.store.database
     if not create and isinstance(database, SqliteDatabase) and not database.path.exists():
         raise DatabaseUnavailable(
-            f"there is no database {database.path} in {Path.cwd()}. "
-            "Say where it is with --url sqlite:///path or --app app.py; a worker or `duly migrate` makes a new one"
+            f"there is no database {database.path}. "
+            f"Say where it is: --url sqlite:///path or {name_app}; a worker or `duly migrate` makes a new one"
         )
     return app
 

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import traceback
@@ -42,6 +43,13 @@ def exit_code_of(error: BaseException) -> int:
             return USAGE
         case _:
             return FAILED
+
+
+def print_anything() -> None:
+    """Have what this terminal cannot show replaced, instead of failing for it."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def complain(message: str) -> None:
@@ -102,6 +110,10 @@ class Group(click.Group):
     command_class = Command
     group_class = type
 
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order in which people need them."""
+        return list(self.commands)
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -116,15 +128,12 @@ class Group(click.Group):
 class Main(Group):
     """The program: runs a command and turns what it raises into a line and an exit code."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order in which people need them."""
-        return list(self.commands)
-
     def main(  # type: ignore[override]
         self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
     ) -> int:
         """Run, and exit with the code unless told not to."""
         argv = list(sys.argv[1:] if args is None else args)
+        print_anything()
         standalone = extra.pop("standalone_mode", True)
         code = self._run(argv, debug="--debug" in argv, **extra)
         if standalone:

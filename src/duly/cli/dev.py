@@ -30,7 +30,9 @@ STOP_SLACK = 6.0
 @click.command(cls=Command)
 @click.argument("app", envvar=ENVIRONMENT, metavar="FILE_OR_MODULE")
 @click.option("--queue", "queues", multiple=True, metavar="QUEUES", help="As for duly worker.")
-@click.option("--grace", type=DURATION, default="2s", help="How long running jobs may take to end at a reload.")
+@click.option(
+    "--grace", type=DURATION, default="2s", show_default=True, help="How long running jobs may take to end at a reload."
+)
 @include_option
 def dev(app: str, queues: tuple[str, ...], grace: timedelta, include: tuple[str, ...]) -> int:
     """Run a worker that starts again when a .py file changes.

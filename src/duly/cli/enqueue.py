@@ -34,7 +34,7 @@ from duly.job import Job
 @click.option(
     "--run-at", metavar="TIME", help="Run it then: ISO 8601 with a time zone, e.g. 2030-01-31T08:00:00+01:00."
 )
-@click.option("--priority", type=int, help="0 to 100, higher first.")
+@click.option("--priority", type=int, metavar="N", help="0 to 100, higher first.")
 @click.option("--queue", metavar="NAME", help="The queue, if not the task's own.")
 @click.option("--tenant", metavar="NAME", help="Whose job it is.")
 @click.option("--unique", metavar="KEY", help="Do nothing if a job with this key waits or runs.")
@@ -72,7 +72,7 @@ def enqueue(
     elif spec is not None:
         raise click.UsageError("give an APP or --url, not both", click.get_current_context())
     else:
-        app = open_database(url, schema, None)
+        app = open_database(url, schema, None, name_app=f"duly enqueue app.py {name}")
         job = _unchecked(app, name, {**whole, **{key: _value(text) for key, text in texts.items()}}, options)
         note(f"no app was given, so no code checked the arguments of {name}")
     if wait:

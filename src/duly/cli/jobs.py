@@ -12,9 +12,9 @@ from duly.cli.apps import open_database
 from duly.cli.base import Command, Group, note, wants_utc
 from duly.cli.bulk import Act, act_on
 from duly.cli.options import all_of, database_options, filter_options, utc_option
-from duly.cli.output import answer, table
+from duly.cli.output import answer, moment, table
 from duly.cli.show import as_dict, as_text
-from duly.cli.text import clean, tail, when
+from duly.cli.text import clean, tail
 from duly.domain.errors import InvalidOption, JobNotFound
 from duly.domain.ids import is_job_id
 from duly.domain.states import State
@@ -55,7 +55,7 @@ def jobs() -> None:
 @jobs.command("list", cls=Command)
 @database_options
 @filter_options
-@click.option("--limit", type=click.IntRange(1, NEWEST), default=20, show_default=True, help="How many.")
+@click.option("--limit", type=click.IntRange(1, NEWEST), metavar="N", default=20, show_default=True, help="How many.")
 @click.option("--before", metavar="ID", help="Only jobs older than this one: the next page.")
 @utc_option
 def list_jobs(
@@ -69,8 +69,8 @@ def list_jobs(
     if not found:
         answer([], "no such jobs" if any(wanted.values()) or before else "no jobs yet")
         return
-    now, utc = datetime.now(UTC), wants_utc()
-    rows = [_row(opened, job, now, utc=utc, with_error=i < ERRORS_LOOKED_UP) for i, job in enumerate(found)]
+    now = datetime.now(UTC)
+    rows = [_row(opened, job, now, with_error=i < ERRORS_LOOKED_UP) for i, job in enumerate(found)]
     answer(
         [job.to_dict() for job in found],
         table(["JOB", "TASK", "STATE", "QUEUE", "TRIES", "ENQUEUED", "DETAIL"], rows, right=[4]),
@@ -88,26 +88,26 @@ def _check_state(text: str | None) -> None:
             raise click.BadParameter(str(error), param_hint="--state") from error
 
 
-def _row(app: Duly, job: Job[Any], now: datetime, *, utc: bool, with_error: bool) -> tuple[str, ...]:
+def _row(app: Duly, job: Job[Any], now: datetime, *, with_error: bool) -> tuple[str, ...]:
     return (
         tail(job.id),
         clean(job.task),
         str(job.state),
         clean(job.queue),
         f"{job.attempts}/{job.max_attempts}",
-        when(job.created_at, now, utc=utc),
-        clean(_detail(app, job, now, utc=utc, with_error=with_error), 300),
+        moment(job.created_at, now),
+        clean(_detail(app, job, now, with_error=with_error), 300),
     )
 
 
-def _detail(app: Duly, job: Job[Any], now: datetime, *, utc: bool, with_error: bool) -> str:
+def _detail(app: Duly, job: Job[Any], now: datetime, *, with_error: bool) -> str:
     """Return what is most worth knowing about a job in its state."""
     match job.state:
         case State.RUNNING if job.progress is not None or job.progress_text:
             share = "" if job.progress is None else f"{job.progress:.0%} "
             return f"{share}{job.progress_text or ''}"
         case State.SCHEDULED:
-            return f"due {when(job.run_at, now, utc=utc)}  {job.record.args}"
+            return f"due {moment(job.run_at or now, now)}  {job.record.args}"
         case State.FAILED if with_error:
             last = app.store.last_run(job.id)
             return job.reason or "" if last is None or last.error is None else f"{last.error_kind}: {last.error}"
@@ -185,7 +185,7 @@ def priority(url: str | None, schema: str | None, app: str | None, job: str, pri
 
 @jobs.command(cls=Command)
 @click.argument("job")
-@click.option("--by", type=click.IntRange(1, 100), default=10, show_default=True, help="By how much.")
+@click.option("--by", type=click.IntRange(1, 100), metavar="N", default=10, show_default=True, help="By how much.")
 @database_options
 def boost(url: str | None, schema: str | None, app: str | None, job: str, by: int) -> None:
     """Raise the priority of a JOB that has not started, to 100 at most."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import sys
 import time
@@ -14,6 +15,7 @@ import click
 from duly.cli.output import to_json
 from duly.cli.text import clean_lines, tail, without_password
 from duly.domain.durations import human
+from duly.domain.errors import DulyError
 
 LEVELS = ("debug", "info", "warning", "error")
 _COLOURS = {logging.WARNING: "yellow", logging.ERROR: "red", logging.CRITICAL: "red", logging.DEBUG: "bright_black"}
@@ -25,7 +27,10 @@ class Lines(logging.Formatter):
     """A line for people. What follows a line break is indented, so that no message can pass for another line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return it."""
+        """Return it, with the traceback of an error that its message does not explain."""
+        if record.exc_info and isinstance(record.exc_info[1], DulyError):
+            record = copy.copy(record)
+            record.exc_info = record.exc_text = None
         text = clean_lines(without_password(super().format(record))).replace("\n", "\n    ")
         at = time.strftime("%H:%M:%S", time.localtime(record.created))
         level = "" if record.levelno == logging.INFO else f"{record.levelname.lower()}: "

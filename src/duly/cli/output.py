@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
-from duly.cli.base import wants_json
-from duly.cli.text import plain_table, terminal_width
+from duly.cli.base import wants_json, wants_utc
+from duly.cli.text import plain_table, relative, terminal_width, when, width_of
 
 STATE_COLOURS = {
     "scheduled": "blue",
@@ -27,6 +27,10 @@ STATE_COLOURS = {
     "gone": "red",
     "alive": "green",
 }
+
+
+LAST_COLUMN = 5
+NARROW = 110
 
 
 def to_json(value: object) -> str:
@@ -53,38 +57,43 @@ def bold(text: str) -> str:
     return click.style(text, bold=True)
 
 
+def moment(at: datetime, now: datetime) -> str:
+    """Return a time for a table: in a narrow terminal only how long ago it was."""
+    if sys.stdout.isatty() and terminal_width() < NARROW:
+        return relative(at, now)
+    return when(at, now, utc=wants_utc())
+
+
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> str:
     """Return a table fit for where it is shown. Its cells must be clean."""
-    if sys.stdout.isatty():
-        drawn = rich_table(headers, rows, right=right)
-        if drawn is not None:
-            return drawn
-        return plain_table(headers, rows, right=right, width=terminal_width())
-    return plain_table(headers, rows, right=right)
+    if not sys.stdout.isatty():
+        return plain_table(headers, rows, right=right)
+    width = terminal_width()
+    return rich_table(headers, rows, right=right, width=width) or plain_table(headers, rows, right=right, width=width)
 
 
-def rich_table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> str | None:
-    """Return the table as `rich` draws it, or None where it is not installed."""
+def rich_table(
+    headers: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = (), width: int
+) -> str | None:
+    """Return the table as `rich` draws it; None where it is not installed, or the terminal is too narrow."""
     try:
         from rich.console import Console
         from rich.table import Table
         from rich.text import Text
     except ImportError:
         return None
+    widths = [max(width_of(row[i]) for row in [headers, *rows]) for i in range(len(headers))]
+    widths[-1] = min(widths[-1], width - sum(each + 2 for each in widths[:-1]))
+    if widths[-1] < LAST_COLUMN:
+        return None
     drawn = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    last = len(headers) - 1
     for i, header in enumerate(headers):
-        justify = "right" if i in right else "left"
         drawn.add_column(
-            header,
-            justify=justify,  # type: ignore[arg-type]
-            no_wrap=True,
-            overflow="ellipsis",
-            ratio=1 if i == last else None,
+            header, justify="right" if i in right else "left", no_wrap=True, overflow="ellipsis", width=widths[i]
         )
     for row in rows:
         drawn.add_row(*(Text(cell, style=STATE_COLOURS.get(cell, "")) for cell in row))
-    console = Console(file=sys.stdout, width=terminal_width(), highlight=False)
+    console = Console(file=sys.stdout, width=width, highlight=False)
     with console.capture() as captured:
         console.print(drawn)
-    return captured.get().rstrip("\n")
+    return "\n".join(line.rstrip() for line in captured.get().rstrip("\n").split("\n"))

@@ -101,7 +101,7 @@ def _wait_for_the_end(app: Duly, worker: Worker, plan: Plan, signals: Signals) -
     while not signals.seen.wait(LOOK_EVERY):
         if recycle.ready():
             return "recycle"
-        if plan.until_empty and worker.idle and (why := emptiness.look()):
+        if plan.until_empty and not worker.busy and (why := emptiness.look()):
             return why
     return "signal"
 

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 import click
 
 from duly.cli.apps import open_database
-from duly.cli.base import Command, wants_utc
+from duly.cli.base import Command
 from duly.cli.options import database_options, utc_option
-from duly.cli.output import answer, table
-from duly.cli.text import clean, tail, when
+from duly.cli.output import answer, moment, table
+from duly.cli.text import clean, tail
 from duly.domain.durations import human
 
 
@@ -18,7 +18,7 @@ from duly.domain.durations import human
 @database_options
 @click.option("--task", metavar="NAME", help="Only runs of this task.")
 @click.option("--tenant", metavar="NAME", help="Only runs for this tenant.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="How many.")
+@click.option("--limit", type=click.IntRange(1, 10_000), metavar="N", default=20, show_default=True, help="How many.")
 @utc_option
 def runs(
     url: str | None, schema: str | None, app: str | None, task: str | None, tenant: str | None, limit: int
@@ -28,14 +28,14 @@ def runs(
     found = sorted(opened.runs(task=task, tenant=tenant, limit=limit), key=lambda run: run.started_at, reverse=True)
     records = {job_id: opened.store.get(job_id) for job_id in {run.job_id for run in found}}
     names = {job_id: "?" if record is None else record.task for job_id, record in records.items()}
-    now, utc = datetime.now(UTC), wants_utc()
+    now = datetime.now(UTC)
     rows = [
         (
             tail(run.job_id),
             clean(names[run.job_id]),
             run.outcome,
             str(run.attempt),
-            when(run.started_at, now, utc=utc),
+            moment(run.started_at, now),
             human(run.duration),
             clean(f"{run.error_kind}: {run.error}" if run.error_kind else "", 200),
         )

@@ -15,7 +15,13 @@ from duly.cli.text import plural
 @click.command(cls=Command)
 @app_argument
 @click.option(
-    "--max", "most", type=click.IntRange(1), default=10, show_default=True, help="Run at most this many jobs."
+    "--max",
+    "most",
+    type=click.IntRange(1),
+    metavar="N",
+    default=10,
+    show_default=True,
+    help="Run at most this many jobs.",
 )
 @click.option("--queue", "queues", multiple=True, metavar="QUEUES", help="Only from these queues.")
 @include_option

@@ -35,15 +35,21 @@ from duly.worker.worker import WorkerSettings
     "--queue", "queues", multiple=True, metavar="QUEUES", help="mail=5,default=20 (slots) or mail*3,default (weights)."
 )
 @click.option(
-    "--processes", type=click.IntRange(1, 512), default=1, help="How many worker processes to run and keep alive."
+    "--processes",
+    type=click.IntRange(1, 512),
+    metavar="N",
+    default=1,
+    help="How many worker processes to run and keep alive.",
 )
 @click.option("--until-empty", is_flag=True, help="End when nothing waits, is scheduled or runs in its queues.")
-@click.option("--threads", type=click.IntRange(0, 10_000), help="Slots for `def` tasks.")
-@click.option("--async-slots", type=click.IntRange(0, 100_000), help="Slots for `async def` tasks.")
-@click.option("--process-slots", type=click.IntRange(0, 1_000), help="Slots for tasks with isolation='process'.")
+@click.option("--threads", type=click.IntRange(0, 10_000), metavar="N", help="Slots for `def` tasks.")
+@click.option("--async-slots", type=click.IntRange(0, 100_000), metavar="N", help="Slots for `async def` tasks.")
+@click.option(
+    "--process-slots", type=click.IntRange(0, 1_000), metavar="N", help="Slots for tasks with isolation='process'."
+)
 @click.option("--lease", type=DURATION, help="How long a job is held without a sign of life.")
 @click.option("--grace", type=DURATION, help="How long running jobs may take to end when it stops.")
-@click.option("--max-jobs", type=click.IntRange(1), help="Go on in a fresh process after this many jobs.")
+@click.option("--max-jobs", type=click.IntRange(1), metavar="N", help="Go on in a fresh process after this many jobs.")
 @click.option(
     "--max-memory", type=click.IntRange(1), metavar="MB", help="Go on in a fresh process above this much memory."
 )

@@ -9,10 +9,10 @@ from typing import Any
 import click
 
 from duly.cli.apps import open_database
-from duly.cli.base import Command, wants_utc
+from duly.cli.base import Command
 from duly.cli.options import database_options, utc_option
-from duly.cli.output import answer, table
-from duly.cli.text import age, clean, tail, when
+from duly.cli.output import answer, moment, table
+from duly.cli.text import age, clean, tail
 from duly.domain.clock import from_us
 from duly.domain.records import WorkerRecord
 
@@ -25,7 +25,7 @@ def workers(url: str | None, schema: str | None, app: str | None) -> None:
     opened = open_database(url, schema, app)
     alive = {worker.id for worker in opened.live_workers()}
     found = opened.workers()
-    now, utc = datetime.now(UTC), wants_utc()
+    now = datetime.now(UTC)
     rows = [
         (
             tail(worker.id),
@@ -34,7 +34,7 @@ def workers(url: str | None, schema: str | None, app: str | None) -> None:
             ", ".join(names(worker.queues)),
             str(len(names(worker.tasks))),
             str(worker.slots),
-            when(from_us(worker.started_at), now, utc=utc),
+            moment(from_us(worker.started_at), now),
             f"{age(worker.silent_us)} ago",
         )
         for worker in found

@@ -33,9 +33,7 @@ _UNIT = r"[^\W\d_]+"
 _LONGEST_TEXT = 100
 
 
-def to_timedelta(
-    value: timedelta | int | float | str, what: str, *, allow_negative: bool = False
-) -> timedelta:
+def to_timedelta(value: timedelta | int | float | str, what: str, *, allow_negative: bool = False) -> timedelta:
     """Return the duration that `value` says: a timedelta, a number of seconds, or text such as "1h30m".
 
     `what` names the option in the error. A non-zero duration below a microsecond becomes one microsecond,

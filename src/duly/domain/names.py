@@ -46,14 +46,10 @@ def check_text(text: str, what: str, most_bytes: int) -> str:
     bad = re.search(_UNSTORABLE, text)
     if bad is not None:
         kind = "lone surrogate" if bad[0] >= "\ud800" else "control character"
-        raise InvalidOption(
-            f"{what} must not contain a {kind}: {safe_repr(text)}, position {bad.start() + 1}."
-        )
+        raise InvalidOption(f"{what} must not contain a {kind}: {safe_repr(text)}, position {bad.start() + 1}.")
     size = len(text.encode())
     if size > most_bytes:
-        raise InvalidOption(
-            f"{what} must be at most {most_bytes} bytes of UTF-8, not {size}: {safe_repr(text)}."
-        )
+        raise InvalidOption(f"{what} must be at most {most_bytes} bytes of UTF-8, not {size}: {safe_repr(text)}.")
     return text
 
 
@@ -71,8 +67,7 @@ def _check_name(name: str, what: str) -> str:
         raise InvalidOption(f"{what} must be text, not {type(name).__name__}: {safe_repr(name)}.")
     if _NAME.fullmatch(name) is None:
         raise InvalidOption(
-            f"{what} must be 1 to 128 of the characters A-Z a-z 0-9 _ . : -, "
-            f"and {safe_repr(name)} {_fault(name)}."
+            f"{what} must be 1 to 128 of the characters A-Z a-z 0-9 _ . : -, and {safe_repr(name)} {_fault(name)}."
         )
     return name
 

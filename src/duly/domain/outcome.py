@@ -42,7 +42,15 @@ def after_error(
         case Snooze():
             delay = micros(error.delay)
             return Settled(
-                job.id, job.token, "scheduled", "snoozed", delay_us=delay, uncounted=1, ran_us=ran_us, reason=str(error), log=log
+                job.id,
+                job.token,
+                "scheduled",
+                "snoozed",
+                delay_us=delay,
+                uncounted=1,
+                ran_us=ran_us,
+                reason=str(error),
+                log=log,
             )
         case Cancel():
             return cancelled(job, ran_us, error.reason, log)

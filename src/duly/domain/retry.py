@@ -277,9 +277,7 @@ def can_retry(state: State, attempts: int, max_attempts: int = DEFAULT_MAX_ATTEM
     return state not in (State.SUCCEEDED, State.RUNNING) and attempts < max_attempts
 
 
-def _ask(
-    function: DelayFunction, policy: Backoff, attempt: int, exc: BaseException | None, random: Random
-) -> Decision:
+def _ask(function: DelayFunction, policy: Backoff, attempt: int, exc: BaseException | None, random: Random) -> Decision:
     try:
         answer = function(attempt, exc)
         if answer is None:
@@ -351,9 +349,7 @@ def _check_exception(value: object, what: str) -> None:
 
 def _check_whole(value: object, what: str, lowest: int, highest: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= highest:
-        raise InvalidOption(
-            f"{what} must be a whole number from {lowest} to {highest}, not {safe_repr(value)}."
-        )
+        raise InvalidOption(f"{what} must be a whole number from {lowest} to {highest}, not {safe_repr(value)}.")
     return value
 
 

@@ -30,9 +30,7 @@ def storage_key(text: str) -> str:
     try:
         data = text.encode()
     except UnicodeEncodeError as error:
-        raise InvalidOption(
-            f"unique key must not contain a lone surrogate (position {error.start + 1})."
-        ) from None
+        raise InvalidOption(f"unique key must not contain a lone surrogate (position {error.start + 1}).") from None
     if len(data) <= STORED_BYTES:
         return text
     from hashlib import sha256  # here, since it brings OpenSSL in and few keys are long

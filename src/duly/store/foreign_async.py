@@ -160,7 +160,8 @@ class Aiosqlite:
             inner = connection._conn
         except ValueError as error:  # aiosqlite says: no active connection
             raise refuse_closed(connection) from error
-        return cls(connection, await connection._execute(foreign_sync.sqlite_around, inner))
+        around = await connection._execute(foreign_sync.sqlite_around, inner)  # type: ignore[no-untyped-call]
+        return cls(connection, around)
 
     def around(self) -> Around:
         """What is around the next statement."""

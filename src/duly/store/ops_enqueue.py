@@ -18,7 +18,7 @@ Fresh = tuple[str, str, str | None]
 
 CHUNK = 5_000
 MOVES = 100
-"""How often to look again for a job that moved on while we waited for it: each time somebody else got something done."""
+"""How often to look again for a job that moved on while we waited for it: each time somebody got something done."""
 
 _COPY_JOBS = (
     "id, task, queue, tenant, args, priority, max_attempts, retry, timeout_us, expires_at, created_at, "
@@ -75,23 +75,9 @@ def _insert(dialect: Dialect, job: NewJob, *, hold: int) -> Op[bool]:
 
 
 def _enqueue_unique(dialect: Dialect, job: NewJob) -> Op[Enqueued]:
-    """Take the key, or learn who holds it. Held only while queued, it is ours once that job has started."""
     scope = HOLD[job.unique_scope]
-    key: dict[str, Value] = {
-        "tenant": job.tenant,
-        "key": storage_key(job.unique_key or ""),
-        "id": job.id,
-        "scope": scope,
-        "window_us": job.unique_window_us,
-    }
-    rows = yield Call("hold_key", key)
-    holder, following = str(rows[0][0]), None if rows[0][1] is None else str(rows[0][1])
-    waits = False
-    if holder != job.id and (rows[0][2] == HOLD["queued"] or job.unique_mode != "skip"):
-        waits = yield from _lock_unstarted(dialect, holder)
-        if not waits and rows[0][2] == HOLD["queued"]:
-            yield Call("take_key", key)
-            holder = job.id
+    key = key_of(job.tenant, job.unique_key or "", job.id, scope, job.unique_window_us)
+    holder, following, waits = yield from hold_key(dialect, key, look=job.unique_mode != "skip")
     if holder == job.id:
         if not (yield from _insert(dialect, job, hold=scope)):
             yield Call("drop_stale_key", {"id": job.id})
@@ -103,6 +89,35 @@ def _enqueue_unique(dialect: Dialect, job: NewJob) -> Op[Enqueued]:
             return (yield from _keep_latest(dialect, job, holder, following, waits=waits))
         case _:
             return Enqueued(holder, created=False)
+
+
+def key_of(tenant: str, key: str, job_id: str, scope: int, window_us: int | None = None) -> dict[str, Value]:
+    """A unique key that a job wants, as parameters."""
+    return {"tenant": tenant, "key": storage_key(key), "id": job_id, "scope": scope, "window_us": window_us}
+
+
+class Held(NamedTuple):
+    """Who holds a key, which job follows that one, and whether the holder is known to wait and locked."""
+
+    holder: str
+    following: str | None
+    waits: bool
+
+
+def hold_key(dialect: Dialect, key: dict[str, Value], *, look: bool = False) -> Op[Held]:
+    """Take a key, or learn who holds it. Held only while queued, it is free once that job has started.
+
+    With `look`, a holder that has not started is kept from starting until we are done.
+    """
+    rows = yield Call("hold_key", key)
+    holder, following, scope = str(rows[0][0]), rows[0][1], rows[0][2]
+    waits = False
+    if holder != key["id"] and (look or scope == HOLD["queued"]):
+        waits = yield from _lock_unstarted(dialect, holder)
+        if not waits and scope == HOLD["queued"]:
+            yield Call("take_key", key)
+            return Held(str(key["id"]), None, waits=False)
+    return Held(holder, None if following is None else str(following), waits)
 
 
 def _lock_unstarted(dialect: Dialect, job_id: str) -> Op[bool]:

@@ -11,7 +11,7 @@ from duly.domain.records import HOLD, Counts, Filter, JobRecord, RunRecord
 from duly.domain.states import State
 from duly.store.call import Call, Dialect, Op, Row, Value
 from duly.store.ops_enqueue import MOVES, Unstarted, move_to, requeue, take_unstarted
-from duly.store.ops_settle import end_unstarted, hold_key, wanted_key
+from duly.store.ops_settle import end_unstarted, retake_key
 
 
 def job_record(row: Row) -> JobRecord:
@@ -67,7 +67,7 @@ def retry(dialect: Dialect, job_id: str) -> Op[tuple[str, str | None]]:
     """
     for _ in range(MOVES):  # its run may end between one look and the next
         if ended := (yield Call("lock_ended", {"id": job_id})):
-            return (yield from _retry_ended(job_id, token=int(str(ended[0][0])), hold=int(str(ended[0][1]))))
+            return (yield from _retry_ended(dialect, job_id, token=int(str(ended[0][0])), hold=int(str(ended[0][1]))))
         if behind := (yield Call("parked_behind", {"id": job_id})):
             return "held", str(behind[0][0])
         if (taken := (yield from take_unstarted(dialect, job_id))) is not None:
@@ -80,10 +80,10 @@ def retry(dialect: Dialect, job_id: str) -> Op[tuple[str, str | None]]:
     return "unknown", None
 
 
-def _retry_ended(job_id: str, *, token: int, hold: int) -> Op[tuple[str, str | None]]:
+def _retry_ended(dialect: Dialect, job_id: str, *, token: int, hold: int) -> Op[tuple[str, str | None]]:
     if hold != HOLD["none"]:
         hold = HOLD["queued"] if hold == HOLD["queued"] else HOLD["live"]  # how long its window was is not known
-        holder = yield from hold_key((yield from wanted_key(job_id)), hold)
+        holder = yield from retake_key(dialect, job_id, hold)
         if holder != job_id:
             return "held", holder
     yield Call("take_ended", {"id": job_id})

@@ -13,9 +13,8 @@ from operator import itemgetter
 from duly.domain.rank import DEFAULT_HORIZON_US
 from duly.domain.records import HOLD, Lapsed, Settled
 from duly.domain.states import TERMINAL, State
-from duly.domain.unique import storage_key
 from duly.store.call import Call, Dialect, Op, Rows, Value
-from duly.store.ops_enqueue import requeue, take_unstarted
+from duly.store.ops_enqueue import hold_key, key_of, requeue, take_unstarted
 
 _STATES = frozenset({"succeeded", "failed", "cancelled", "scheduled", "queued"})
 _COLUMNS = (
@@ -93,19 +92,18 @@ def settle_keyed(
     dialect: Dialect, settled: Settled, hold: int, *, shard: int = 0, only_expired: bool = False
 ) -> Op[set[str]]:
     """End one run whose job holds a unique key: pass the key on, give it back, or find it taken."""
-    keys = yield Call("key_of", {"id": settled.id})
-    back = hold == HOLD["queued"] and settled.state not in TERMINAL
-    wanted = (yield from wanted_key(settled.id)) if back else {}
-    if back:
-        yield Call("lock_key", wanted)
+    if settled.state in TERMINAL or hold == HOLD["live"]:
+        keys = yield Call("key_of", {"id": settled.id})
+    else:
+        keys = yield from _lock_key(settled.id)
     run = yield Call("lock_run", {"id": settled.id, "token": settled.token, "only_expired": only_expired})
     if not run:
         return set()
     cancel_at, cancel_reason = run[0]
     if cancel_at is not None:
         settled = _stop(settled, None if cancel_reason is None else str(cancel_reason))
-    if back and settled.state not in TERMINAL:
-        holder = yield from hold_key(wanted, HOLD["queued"])
+    if hold == HOLD["queued"] and settled.state not in TERMINAL:
+        holder = yield from retake_key(dialect, settled.id, hold)
         if holder != settled.id:
             settled = settled._replace(state="cancelled", reason=f"superseded by {holder}", delay_us=0)
     accepted = yield from settle(dialect, [settled], shard=shard, only_expired=only_expired)
@@ -114,16 +112,20 @@ def settle_keyed(
     return accepted
 
 
-def wanted_key(job_id: str) -> Op[dict[str, Value]]:
-    """The unique key that a job had when it was enqueued."""
-    rows = yield Call("wanted_key", {"id": job_id})
-    return {"tenant": str(rows[0][0]), "key": storage_key(str(rows[0][1])), "id": job_id}
-
-
-def hold_key(wanted: dict[str, Value], scope: int) -> Op[str]:
+def retake_key(dialect: Dialect, job_id: str, scope: int) -> Op[str]:
     """A job that goes back to the queue needs its key again. Returns who holds it: if a newer job, that one stands."""
-    rows = yield Call("hold_key", wanted | {"scope": scope, "window_us": None})
-    return str(rows[0][0])
+    rows = yield Call("wanted_key", {"id": job_id})
+    held = yield from hold_key(dialect, key_of(str(rows[0][0]), str(rows[0][1]), job_id, scope))
+    return held.holder
+
+
+def _lock_key(job_id: str) -> Op[Rows]:
+    """Lock the key that a job was enqueued with, whoever holds it now. Returns it if that is this job."""
+    rows = yield Call("wanted_key", {"id": job_id})
+    if not rows or rows[0][1] is None:
+        return []
+    found = yield Call("lock_key", key_of(str(rows[0][0]), str(rows[0][1]), job_id, HOLD["none"]))
+    return [row[:3] for row in found if str(row[3]) == job_id]
 
 
 def pass_on(dialect: Dialect, job_id: str, keys: Rows) -> Op[None]:
@@ -196,7 +198,7 @@ def park(dialect: Dialect, *, job_id: str, token: int, reason: str, detail: str,
     It ends instead if it was asked to stop, or if a newer job has taken the unique key that it let go when claimed.
     """
     params: dict[str, Value] = {"id": job_id, "token": token, "reason": reason, "detail": detail, "mark": mark}
-    yield Call("key_of", {"id": job_id})
+    yield from _lock_key(job_id)
     if dialect is Dialect.SQLITE:
         yield Call("park_held", params)
     rows = yield Call("park" if dialect is Dialect.POSTGRES else "leave_running_one", params)
@@ -207,7 +209,7 @@ def park(dialect: Dialect, *, job_id: str, token: int, reason: str, detail: str,
         stopped = None if cancel_reason is None else str(cancel_reason)
         yield from end_unstarted(dialect, job_id, State.CANCELLED, stopped)
     elif hold == HOLD["queued"]:
-        holder = yield from hold_key((yield from wanted_key(job_id)), HOLD["queued"])
+        holder = yield from retake_key(dialect, job_id, HOLD["queued"])
         if holder != job_id:
             yield from end_unstarted(dialect, job_id, State.CANCELLED, f"superseded by {holder}")
     return True
@@ -215,7 +217,7 @@ def park(dialect: Dialect, *, job_id: str, token: int, reason: str, detail: str,
 
 def end_unstarted(dialect: Dialect, job_id: str, state: State, reason: str | None) -> Op[bool]:
     """End a job that has not started, and give its unique key back. Returns whether there was one."""
-    keys = yield Call("key_of", {"id": job_id})
+    keys = yield from _lock_key(job_id)
     taken = yield from take_unstarted(dialect, job_id)
     if taken is None:
         return False

@@ -40,7 +40,11 @@ CONNECT = {
     "application_name": "duly",
 }
 # Our tables change size by orders of magnitude within seconds, so statistics mislead: always probe the index.
-PLANNER = "-c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off -c jit=off"
+# Read committed, whatever the server's default: a count after a lock must see what was committed while we waited.
+PLANNER = (
+    "-c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off -c jit=off "
+    "-c default_transaction_isolation=read\\ committed"
+)
 _AGAIN = {"40001", "40P01", "55P03"}
 _NO_PREPARED = {"26000", "42P05", "08P01"}
 
@@ -97,6 +101,7 @@ class PostgresDatabase:
                 f"cannot connect to {self.safe_url}: {_first_line(error)}. Check the address and that the server is running"
             ) from error
         connection.prepare_threshold = self._prepare
+        connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
         for name in ("uuid", "json"):
             connection.adapters.register_loader(name, TextLoader)
         return cast("Connection[tuple[Any, ...]]", connection)

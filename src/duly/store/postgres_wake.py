@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import select
 import socket
 import time
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from duly.domain.errors import DulyError
 from duly.store.database import Hint
+from duly.store.readable import readable
 
 if TYPE_CHECKING:
     import psycopg
@@ -63,7 +63,7 @@ class PostgresWaker:
     def wait(self, timeout: float) -> list[Hint]:
         """Wait until notified, or until the time is up."""
         if not self._listen:
-            select.select([self._inner], [], [], timeout)
+            readable([self._inner.fileno()], timeout)
             return []
         fresh = self._ensure_listening()
         if fresh:
@@ -71,7 +71,7 @@ class PostgresWaker:
         sources = [self._inner.fileno()] if self._connection is None else [self._inner.fileno(), self._connection.fileno()]
         if self._connection is None:
             timeout = min(timeout, RECONNECT_EVERY)
-        ready, _, _ = select.select(sources, [], [], timeout)
+        ready = readable(sources, timeout)
         if self._closed or self._connection is None or len(ready) == 0:
             return []
         return self._receive()

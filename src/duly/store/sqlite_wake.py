@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import select
 import socket
 import sqlite3
 import time
 from pathlib import Path
 
 from duly.store.database import Hint
+from duly.store.readable import readable
 
 LOOK_EVERY = 0.025
 _AF_UNIX = getattr(socket, "AF_UNIX", None)
@@ -30,6 +30,7 @@ class SqliteWaker:
         self._socket: socket.socket | None = None
         self._address: str | None = None
         if _AF_UNIX is not None:
+            _sweep(path)
             self._bind(f"{path}-duly-{worker_id[-12:]}.sock")
 
     def _bind(self, address: str) -> None:
@@ -58,13 +59,15 @@ class SqliteWaker:
     def wait(self, timeout: float) -> list[Hint]:
         """Wait until poked, until the file changes, or until the time is up."""
         deadline = time.monotonic() + timeout
-        sockets = [self._inner] if self._socket is None else [self._inner, self._socket]
+        inner = self._inner.fileno()
+        outer = -1 if self._socket is None else self._socket.fileno()
+        files = [inner] if outer < 0 else [inner, outer]
         while not self._closed:
             left = deadline - time.monotonic()
-            ready, _, _ = select.select(sockets, [], [], max(0.0, min(left, LOOK_EVERY)))
-            if self._inner in ready:  # closed
+            ready = readable(files, max(0.0, min(left, LOOK_EVERY)))
+            if inner in ready:  # closed
                 return []
-            if self._socket in ready:
+            if outer in ready:
                 self._version = self._data_version()
                 return self._receive()
             version = self._data_version()
@@ -98,6 +101,17 @@ class SqliteWaker:
             with contextlib.suppress(OSError):
                 os.unlink(self._address)
         self._connection.close()
+
+
+def _sweep(path: Path) -> None:
+    """Remove the sockets of workers that were killed: nobody answers there any more."""
+    assert _AF_UNIX is not None
+    for left in path.parent.glob(f"{path.name}-duly-*.sock"):
+        with socket.socket(_AF_UNIX, socket.SOCK_DGRAM) as out, contextlib.suppress(OSError):
+            try:
+                out.connect(str(left))
+            except ConnectionRefusedError:
+                left.unlink()
 
 
 def _parse(data: bytes) -> Hint:

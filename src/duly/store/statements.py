@@ -58,13 +58,6 @@ def rewrite(sql: str, *, param: Marker, table: str, casts: bool, percent: str = 
     return _TOKEN.sub(replace, sql)
 
 
-def parameters(sql: str) -> list[str]:
-    """Name the parameters of a statement, in order of first use."""
-    found: dict[str, None] = {}
-    rewrite(sql, param=lambda name: found.setdefault(name) or "", table="", casts=True)
-    return list(found)
-
-
 @lru_cache(maxsize=4)
 def load(dialect: Dialect) -> dict[str, str]:
     """Read every named statement of one dialect."""

@@ -62,7 +62,7 @@ def open_database(
         case "sqlite" | "libsql":
             from duly.store.sqlite import SqliteDatabase
 
-            path = Path(_sqlite_path(url, rest))
+            path = Path(_sqlite_path(url, rest)).absolute()  # a later chdir must not make it another file
             connect = None
             if scheme.lower() == "libsql":
                 from duly.store import libsql

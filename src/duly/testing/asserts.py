@@ -43,8 +43,8 @@ def assert_enqueued(
 ) -> list[Job[Any]]:
     """Fail unless such a job waits to run; with `count`, unless exactly so many do. Returns them.
 
-    `args`: the arguments named must be equal, others may be anything. `run_at`: to the microsecond with a `TestClock`,
-    else within a second.
+    `args`: the arguments named must be equal, others may be anything. `tenant=""`: nobody's in particular. `run_at`: to
+    the microsecond with a `TestClock`, else within a second.
     """
     __tracebackhide__ = True
     wanted = _Wanted(jobs, _definition(jobs, task), args or {}, queue, tenant, run_at, tag)

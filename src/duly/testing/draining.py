@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
+from contextlib import ExitStack
 from typing import Any
 
 from duly.app import Duly, queue_shares
@@ -81,7 +82,7 @@ async def adrain(
         return await asyncio.shield(thread)
     except asyncio.CancelledError:
         work.stop()
-        await asyncio.wait([thread])
+        await asyncio.gather(thread, return_exceptions=True)
         raise
 
 
@@ -143,16 +144,19 @@ class Drain:
     # -- life -------------------------------------------------------------------------------------------------
 
     def run(self) -> Drained:
-        """Do it."""
+        """Do it. Whatever is raised meanwhile, nothing stays held or running."""
         self._get_ready()
         capture = Capture()
-        logging.getLogger().addHandler(capture)
-        self._keeper.start()
-        try:
+        with ExitStack() as afterwards:
+            afterwards.callback(self._call_stop_hooks)
+            afterwards.callback(logging.getLogger().removeHandler, capture)
+            afterwards.callback(self._give_back)
+            afterwards.callback(self._keeper.stop)
+            afterwards.callback(self._loop.stop, 0)
+            afterwards.callback(self.stop)
+            logging.getLogger().addHandler(capture)
+            self._keeper.start()
             self._work()
-        finally:
-            self._clean_up()
-            logging.getLogger().removeHandler(capture)
         return Drained(runs=tuple(self._runs), limit_reached=self._claimed >= self._limit)
 
     def stop(self) -> None:
@@ -171,15 +175,14 @@ class Drain:
         for hook in self._tasks.on_start:
             hook()
 
-    def _clean_up(self) -> None:
-        """What a worker does when it stops; nothing is held any more unless the drain was interrupted."""
-        self.stop()
-        self._loop.stop(0)
-        self._keeper.stop()
+    def _give_back(self) -> None:
+        """Settle what has ended, and give back what was claimed and not begun: only an interrupted drain has any."""
         while not self._finisher.idle:
             self._finisher.step()
         if self._held:
             self._app.store.give_back([(run.job.id, run.job.token) for run in self._held.values()])
+
+    def _call_stop_hooks(self) -> None:
         for hook in self._tasks.on_stop:
             try:
                 hook()
@@ -195,9 +198,10 @@ class Drain:
 
     def _run_what_is_due(self) -> None:
         """Until nothing is found, and handlers have opened no new queue meanwhile."""
-        shares: list[QueueShare] = []
-        while shares != (shares := self._shares(shares)):
+        known: list[QueueShare] = []
+        while (shares := self._shares(known)) != known:
             self._empty(shares)
+            known = shares
 
     def _shares(self, known: list[QueueShare]) -> list[QueueShare]:
         """The queues to take from: those asked for, or all that have or had jobs."""
@@ -244,9 +248,10 @@ class Drain:
             for queue, _, task, _, run_at in self._app.store.counts().scheduled
             if task in self._tasks.tasks and (names is None or queue in names)
         ]
-        if due:
-            self._app.clock.move_to(from_us(min(due)))
-        return bool(due)
+        if not due or min(due) <= self._app.clock.now_us():
+            return False
+        self._app.clock.move_to(from_us(min(due)))
+        return True
 
     # -- running ----------------------------------------------------------------------------------------------
 
@@ -268,7 +273,7 @@ class Drain:
         self._runner_of(run).interrupt(run)
 
     def _conclude(self, concluded: Concluded) -> None:
-        """Hand a run that ended to the finisher; how long it took, the clock says that all times come from."""
+        """Hand a run that ended to the finisher; how long it took is measured by the clock of the test."""
         run, ended_ns, settled = concluded
         if self._app.clock.manual and settled.ran_us >= 0:
             settled = settled._replace(ran_us=max(0, self._app.clock.now_us() - self._began_us))

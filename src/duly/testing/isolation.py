@@ -50,10 +50,10 @@ def _rebound(app: Duly, url: str, clock: Clock, *, alone: bool) -> Iterator[None
         allow_network_disk=alone or settings.allow_network_disk,
         notify=settings.notify,
     )
-    before = app.settings, app.clock, app.store
-    app.settings, app.clock, app.store = settings, clock, Store(database)
+    before, store = (app.settings, app.clock, app.store), Store(database)
+    app.settings, app.clock, app.store = settings, clock, store
     try:
         yield
     finally:
-        app.close()
         app.settings, app.clock, app.store = before
+        store.close()

@@ -47,16 +47,14 @@ class ChildHandle:
         """Whether it has ended and has no more to say."""
         self.killed = False
         """Whether we have killed it."""
-        ours, theirs = socket.socketpair()
-        self._channel = ours
-        with theirs:
-            self._process = subprocess.Popen(
-                [os.fsdecode(get_executable()), "-P", *_interpreter_flags(), "-c", _BOOT, str(theirs.fileno())],
-                stdin=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,
-            )
-        ours.setblocking(False)
+        self._channel, theirs = socket.socketpair()
+        self._channel.setblocking(False)
+        try:
+            with theirs:
+                self._process = _started(theirs.fileno())
+        except OSError:
+            self._channel.close()
+            raise
         self._pidfd = _open_pidfd(self._process.pid)
         hello = {
             "path": [each or os.getcwd() for each in sys.path],
@@ -151,6 +149,16 @@ class ChildHandle:
         return _described(code)
 
 
+def _started(channel: int) -> subprocess.Popen[bytes]:
+    flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    return subprocess.Popen(
+        [os.fsdecode(get_executable()), "-P", *flags, "-c", _BOOT, str(channel)],
+        stdin=subprocess.DEVNULL,
+        pass_fds=[channel],
+        start_new_session=True,
+    )
+
+
 def _described(code: int) -> str:
     if code >= 0:
         return f"exited with code {code}"
@@ -180,8 +188,3 @@ def _drain(channel: socket.socket) -> tuple[bytes, bool]:
     except OSError:
         pass
     return data, True
-
-
-def _interpreter_flags() -> list[str]:
-    flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-    return flags

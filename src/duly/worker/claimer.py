@@ -7,6 +7,7 @@ itself now and then, since hints may be lost.
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable
 
 from duly.domain.records import Claimed, Lane
@@ -50,7 +51,7 @@ class Claimer:
         self._poll = poll
         self._most = most
         self._lanes = {share.name: Lanes(share.name) for share in slots.shares}
-        self._turn = 0
+        self._credit: defaultdict[tuple[Kind, str], float] = defaultdict(float)
         self._hints: list[Hint] = []
         self._look = True
         self._next_look = 0.0
@@ -103,7 +104,7 @@ class Claimer:
         now = time.monotonic()
         if now >= self._next_look:
             self._look = True
-        self._promote(now)
+        promoted = self._promote(now)
         if self._look:
             self._look_around(now)
         if self._hold_for_suspect(now):
@@ -113,26 +114,31 @@ class Claimer:
             self.empty = False
             self._note_busy(now)
             return 0.0
+        if promoted:  # what became due stands elsewhere: in the lane of suspects, or behind a limit
+            self._look = True
+            return 0.0
         if wanted_more:
             return self._sleep(now)
         self._give_back_stale(now)
         return 0.2
 
-    def _promote(self, now: float) -> None:
-        """Put jobs whose time has come into their lanes, then ask when the next one is due."""
+    def _promote(self, now: float) -> bool:
+        """Put jobs whose time has come into their lanes, then ask when the next is due. Returns whether there were any."""
         if now < self._next_due:
-            return
-        full = True
+            return False
+        any_moved, full = False, True
         while full:
             moved = self._store.promote(PROMOTE)
             for queue, tenant, task, rank, _ in moved:
                 if queue in self._lanes:
                     self._lanes[queue].hint(tenant, task, rank)
+            any_moved = any_moved or bool(moved)
             full = sum(lane[4] for lane in moved) >= PROMOTE
             if any(lane[0] not in self._lanes for lane in moved):
                 self._store.poke(Hint("look"))
         due = self._store.next_due_us()
         self._next_due = now + (3600.0 if due is None else max(0.0, due / 1e6))
+        return any_moved
 
     def _look_around(self, now: float) -> None:
         """See which lanes have jobs."""
@@ -144,52 +150,53 @@ class Claimer:
     def _claim_all(self) -> tuple[int, bool]:
         """Claim from every queue in turn. Returns how many, and whether there was room for more."""
         got, wanted_more = 0, False
-        order = self._rotation()
-        for share in order:
-            for kind in self._slots.pools:
-                room = self._slots.room(kind, share)
+        for kind in self._slots.pools:
+            for share, part in self._parts(kind):
+                room = min(part, self._slots.room(kind, share))
                 if self._most is not None:
                     room = min(room, self._most - self.claimed)
                 if room <= 0:
                     continue
-                if len(order) > 1 and share.slots is None:
-                    room = self._fair_part(room, share)
                 claimed = self._claim(share, kind, room)
                 got += claimed
                 wanted_more = wanted_more or claimed < room
+                if len(self._lanes) > 1 and share.slots is None:
+                    self._credit[kind, share.name] = 0.0 if claimed < room else self._credit[kind, share.name] - claimed
         return got, wanted_more
 
-    def _rotation(self) -> list[QueueShare]:
-        """Every queue gets to go first in turn, the heavier more often."""
-        shares = self._slots.shares
+    def _parts(self, kind: Kind) -> list[tuple[QueueShare, int]]:
+        """What each queue may claim now: those that have jobs by weight, with credit for what they did not get before."""
+        shares, room = self._slots.shares, self._slots.pools[kind].room()
         if len(shares) == 1:
-            return shares
-        self._turn += 1
-        wheel = [share for share in shares for _ in range(share.weight)]
-        first = wheel[self._turn % len(wheel)]
-        return [first, *(share for share in shares if share is not first)]
-
-    def _fair_part(self, room: int, share: QueueShare) -> int:
-        """By weight, of the queues that have jobs; an idle queue's part goes to the others."""
-        total = sum(each.weight for each in self._slots.shares if each.slots is None and self._lanes[each.name].heads)
-        return max(1, room * share.weight // max(total, share.weight))
+            return [(shares[0], room)]
+        sharing = [share for share in shares if share.slots is None and self._lanes[share.name].heads]
+        total = sum(share.weight for share in sharing)
+        for share in sharing:
+            self._credit[kind, share.name] += room * share.weight / total
+        sharing.sort(key=lambda share: -self._credit[kind, share.name])
+        parts = [(share, max(int(self._credit[kind, share.name]), int(share is sharing[0]))) for share in sharing]
+        return [(share, room) for share in shares if share not in sharing] + parts
 
     def _claim(self, share: QueueShare, kind: Kind, room: int) -> int:
         lanes = self._lanes[share.name]
-        tasks = [each for each in self._registry if each.kind is kind]
         got = 0
-        open_tasks = [each.name for each in tasks if each.concurrency is None]
-        picked = lanes.pick(open_tasks)
-        if picked:
-            got += self._claim_from(lanes, picked, kind, min(room, BATCH))
-        for task in tasks:
-            if task.concurrency is None or got >= room:
-                continue
-            picked = lanes.pick([task.name])
-            free = min(self._slots.pools[kind].free, room - got, task.concurrency)
-            if picked and free > 0:
-                got += self._claim_from(lanes, picked, kind, free, limited=True)
+        for names, limit in self._groups(lanes, kind):
+            if got >= room:
+                break
+            picked = lanes.pick(names)
+            n = room - got if limit is None else min(max(1, self._slots.pools[kind].free), room - got, limit)
+            if picked and n > 0:
+                got += self._claim_from(lanes, picked, kind, min(n, BATCH), limited=limit is not None)
         return got
+
+    def _groups(self, lanes: Lanes, kind: Kind) -> list[tuple[list[str], int | None]]:
+        """What one statement can claim: all tasks without a limit, each task with one; first whose head is first."""
+        tasks = [each for each in self._registry if each.kind is kind]
+        groups: list[tuple[list[str], int | None]] = [([each.name for each in tasks if each.concurrency is None], None)]
+        groups += [([each.name], each.concurrency) for each in tasks if each.concurrency is not None]
+        if len(groups) > 1:
+            groups.sort(key=lambda group: lanes.head(group[0]))
+        return groups
 
     def _claim_from(self, lanes: Lanes, picked: list[Lane], kind: Kind, n: int, *, limited: bool = False) -> int:
         asked = time.monotonic()
@@ -203,11 +210,11 @@ class Claimer:
     def _start(self, kind: Kind, queue: str, jobs: list[Claimed], leased_at: float) -> None:
         if not jobs:
             return
-        self.claimed += len(jobs)
         self._slots.taken(kind, queue, len(jobs))
         tasks = self._registry.tasks
         self._dispatched_at = leased_at
         self._dispatch(kind, [Run(job, tasks[job.task], leased_at) for job in jobs])
+        self.claimed += len(jobs)  # not before they are held: who has claimed all it may and holds none is idle
 
     # -- sleeping ---------------------------------------------------------------------------------------------
 

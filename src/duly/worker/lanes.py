@@ -55,6 +55,11 @@ class Lanes:
         keys = sorted((rank, key) for key, rank in self.heads.items() if key[1] in wanted)
         return [self._cursors.get(key, Lane(*key)) for _, key in keys[:MOST_LANES]]
 
+    def head(self, tasks: Iterable[str]) -> int:
+        """The lowest head of these tasks' lanes, as far as known; very high if none has jobs."""
+        wanted = set(tasks)
+        return min((rank for key, rank in self.heads.items() if key[1] in wanted), default=2**63)
+
     def claimed(self, lanes: list[Lane], jobs: list[Claimed], asked: int, seconds: float) -> None:
         """Learn from a claim: lanes that gave fewer than asked are empty; a slow walk earns a cursor."""
         now = time.monotonic()
@@ -66,6 +71,9 @@ class Lanes:
                 else:
                     self.heads.pop(key, None)
             return
+        for lane in lanes:  # what came before the last one claimed is gone from all of them
+            key = (lane.tenant, lane.task)
+            self.heads[key] = max(self.heads.get(key, jobs[-1].rank), jobs[-1].rank)
         from_start = all(key not in self._cursors for key in ((lane.tenant, lane.task) for lane in lanes))
         if from_start:
             self._walked_from_start = now

@@ -32,6 +32,8 @@ FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 30.0
 SLACK = 10.0
 """How much longer than its grace a process may take to stop."""
+ECHO = 0.5
+"""A SIGTERM sooner than this after another is the same one: some send it to a process and to its whole group."""
 USAGE = 2
 STOPPING = (signal.SIGTERM, signal.SIGINT)
 
@@ -105,6 +107,7 @@ class Supervisor:
         self._grace = grace
         self._once = once
         self._stopping = 0
+        self._signalled = 0.0
         self._kill_at: float | None = None
         self._code = 0
         self._rescuer = Rescuer(store, crash_limit)
@@ -176,7 +179,10 @@ class Supervisor:
     # -- stopping -----------------------------------------------------------------------------------------------------
 
     def _take_signal(self, number: int) -> None:
-        if number in STOPPING:
+        if number not in STOPPING:
+            return
+        before, self._signalled = self._signalled, time.monotonic()
+        if number != signal.SIGTERM or self._signalled - before > ECHO:
             self._stop(number)
 
     def _stop(self, number: int) -> None:

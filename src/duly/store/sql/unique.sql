@@ -50,17 +50,17 @@ DELETE FROM duly.unique_keys WHERE job_id = :id::uuid
 -- name: drop_stale_key An enqueue was repeated after its job had ended: the key that it took again is not its own.
 DELETE FROM duly.unique_keys WHERE job_id = :id::uuid AND scope <> 3 AND EXISTS (SELECT 1 FROM duly.ended WHERE id = :id::uuid)
 
--- name: key_of [postgres] Which key a job holds, and who waits for it; locked, since a job may come to wait while this one ends.
+-- name: key_of [postgres] Which key a running job holds, and who waits for it; locked, since a job may come to wait while this one ends.
 SELECT tenant, key, next_id FROM duly.unique_keys WHERE job_id = :id::uuid FOR UPDATE
 
--- name: key_of [sqlite] Which key a job holds, and who waits for it.
+-- name: key_of [sqlite] Which key a running job holds, and who waits for it.
 SELECT tenant, key, next_id FROM duly.unique_keys WHERE job_id = :id
 
 -- name: lock_key [postgres] Lock a key, whoever holds it.
-SELECT job_id FROM duly.unique_keys WHERE tenant = :tenant::text AND key = :key::text FOR UPDATE
+SELECT tenant, key, next_id, job_id FROM duly.unique_keys WHERE tenant = :tenant::text AND key = :key::text FOR UPDATE
 
 -- name: lock_key [sqlite] Who holds a key.
-SELECT job_id FROM duly.unique_keys WHERE tenant = :tenant AND key = :key
+SELECT tenant, key, next_id, job_id FROM duly.unique_keys WHERE tenant = :tenant AND key = :key
 
 -- name: wanted_key The unique key that a job asked for.
 SELECT tenant, unique_key FROM duly.jobs WHERE id = :id::uuid
