@@ -146,6 +146,7 @@ class Duly(Admin):
             expires_us=_positive(options.get("expires"), "expires"),
             concurrency=_slots(options.get("concurrency")),
             on_failure=_hook(options.get("on_failure")),
+            log_lines=self.settings.log_lines,
             by_keyword=signature.by_keyword,
         )
         self.registry.add(definition)

@@ -103,6 +103,12 @@ class Project:
         self._started.append(started)
         return started
 
+    def start_isolated(self, *arguments: str) -> Started:
+        """Run a command as the installed script does: without the current directory on its path."""
+        started = Started(arguments, self.folder, self.url, "-P")
+        self._started.append(started)
+        return started
+
     def close(self) -> None:
         for started in self._started:
             started.close()
@@ -111,12 +117,12 @@ class Project:
 class Started:
     """A `duly` process; what it prints is kept in a file."""
 
-    def __init__(self, arguments: tuple[str, ...], folder: Path, url: str) -> None:
+    def __init__(self, arguments: tuple[str, ...], folder: Path, url: str, *options: str) -> None:
         self._log = folder / f"output-{len(list(folder.glob('output-*')))}"
         environment = {name: value for name, value in os.environ.items() if not name.startswith("DULY_")}
         with self._log.open("wb") as out:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "duly", *arguments],
+                [sys.executable, *options, "-m", "duly", *arguments],
                 cwd=folder,
                 env={**environment, "PYTHONPATH": str(ROOT / "src"), "DULY_URL": url},
                 stdin=subprocess.DEVNULL,

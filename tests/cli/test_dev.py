@@ -86,6 +86,27 @@ def test_a_worker_that_is_killed_is_started_again(sqlite_project: Project) -> No
         eventually(lambda: not Path(f"/proc/{second}/cmdline").exists(), 30, 0.05)
 
 
+def test_ctrl_c_in_a_terminal_is_one_signal_for_all(sqlite_project: Project) -> None:
+    dev = sqlite_project.start("dev", "app.py", "--grace", "20s")
+    with opened(sqlite_project.url) as jobs:
+        eventually(lambda: len(jobs.live_workers()) == 1, 20, 0.05)
+        sqlite_project.ok("enqueue", "app.py", "nap", "seconds=1")
+        eventually(lambda: jobs.list(state="running"), 10)
+        os.killpg(dev.process.pid, signal.SIGINT)
+        assert dev.ends() == 0
+        assert [job.state for job in jobs.list()] == ["succeeded"]
+    assert "KeyboardInterrupt" not in dev.output
+
+
+def test_files_named_like_modules_of_python_do_no_harm(sqlite_project: Project) -> None:
+    for name in ("queue", "signal", "json", "duly"):
+        sqlite_project.write(f"{name}.py", "raise RuntimeError('not me')")
+    dev = sqlite_project.start_isolated("dev", "app.py")
+    dev.says("Give it something to do")
+    dev.signal()
+    assert dev.ends() == 0
+
+
 def test_with_json_every_line_is_an_object(sqlite_project: Project) -> None:
     dev = sqlite_project.start("dev", "app.py", "--json")
     dev.says('"hint"')

@@ -77,6 +77,8 @@ def test_modules_included_by_the_settings_bring_their_tasks(bare: Project) -> No
         ("shop", ["no module 'shop'", "shops"]),
         ("nowhere.py", ["no file nowhere.py"]),
         ("shopz.py", ["no file shopz.py", "Did you mean 'shops.py'?"]),
+        ("duly", ["the name of duly itself"]),
+        ("./duly.py", ["the name of duly itself"]),
         ("a b", ["neither a module nor a file"]),
         ("shops:job", ["shops has no 'job'", "shops:one", "shops:two"]),
         ("shops", ["shops has several", "shops:one", "shops:two"]),

@@ -82,8 +82,10 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def raw(database_url: str) -> Raw:
-    return Raw(database_url)
+def raw(database_url: str) -> Iterator[Raw]:
+    raw = Raw(database_url)
+    yield raw
+    raw.close()
 
 
 @pytest.fixture

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
+import threading
 from typing import Any
 
 import psycopg
@@ -17,10 +16,12 @@ PLACES = ("scheduled", "waiting", "parked", "running", "ended")
 
 
 class Raw:
-    """A second connection to the database at `url`, for one statement at a time."""
+    """A second connection to the database at `url`, opened when first used."""
 
     def __init__(self, url: str) -> None:
         self.url = url
+        self._connection: psycopg.Connection | sqlite3.Connection | None = None
+        self._lock = threading.Lock()
 
     @property
     def is_postgres(self) -> bool:
@@ -28,13 +29,14 @@ class Raw:
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         """Run a statement; return its rows."""
-        if self.is_postgres:
-            with self._postgres() as connection:
+        with self._lock:
+            if self._connection is None:
+                self._connection = self._connect()
+            if isinstance(self._connection, psycopg.Connection):
                 text = rewrite(sql, param=_none, table='"duly".', casts=True)
-                cursor = connection.execute(text.encode())
+                cursor = self._connection.execute(text.encode())
                 return cursor.fetchall() if cursor.description else []
-        with self._sqlite() as connection:
-            return connection.execute(rewrite(sql, param=_none, table="duly_", casts=False)).fetchall()
+            return self._connection.execute(rewrite(sql, param=_none, table="duly_", casts=False)).fetchall()
 
     def one(self, sql: str) -> Any:
         """The first value of the first row."""
@@ -43,21 +45,20 @@ class Raw:
     def count(self, table: str) -> int:
         return int(self.one(f"SELECT count(*) FROM duly.{table}"))
 
-    @contextmanager
-    def _postgres(self) -> Iterator[psycopg.Connection]:
-        with psycopg.connect(self.url, autocommit=True) as connection:
-            connection.adapters.register_loader("uuid", TextLoader)
-            yield connection
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
-    @contextmanager
-    def _sqlite(self) -> Iterator[sqlite3.Connection]:
+    def _connect(self) -> psycopg.Connection | sqlite3.Connection:
+        if self.is_postgres:
+            connection = psycopg.connect(self.url, autocommit=True)
+            connection.adapters.register_loader("uuid", TextLoader)
+            return connection
         scheme, _, path = self.url.partition(":///")
-        # Two SQLite libraries on one file in one process would undo each other's locks.
-        connection = libsql.connect(path) if scheme == "libsql" else sqlite3.connect(path, isolation_level=None)
-        try:
-            yield connection
-        finally:
-            connection.close()
+        if scheme == "libsql":  # two SQLite libraries on one file in one process would undo each other's locks
+            return libsql.connect(path)
+        return sqlite3.connect(path, isolation_level=None, check_same_thread=False)
 
 
 def _none(name: str) -> str:

@@ -364,15 +364,22 @@ def test_a_parked_job_holds_its_key(make: Factory, store: Store) -> None:
     assert make.take().id == first.id
 
 
-@pytest.mark.parametrize("how", SETTLES)
 @pytest.mark.parametrize("scope", ["live", "queued"])
-def test_a_worker_that_lost_its_lease_cannot_touch_the_key(make: Factory, store: Store, how: str, scope: str) -> None:
+def test_a_worker_that_lost_its_lease_cannot_touch_the_key(
+    make: Factory, store: Store, raw: Raw, scope: str
+) -> None:
     make.unique(scope=scope)
     stale = make.take()
     assert store.settle_keyed(released(stale), stale.hold)
     current = make.take()
-    assert store.settle_keyed(SETTLES[how](stale), stale.hold) is False
+    held = raw.rows("SELECT * FROM duly.unique_keys")
+    for way in SETTLES.values():
+        assert store.settle_keyed(way(stale), stale.hold) is False
+        assert raw.rows("SELECT * FROM duly.unique_keys") == held
     assert store.settle_keyed(succeeded(current), current.hold)
+    for way in SETTLES.values():
+        assert store.settle_keyed(way(stale), stale.hold) is False
+        assert raw.count("unique_keys") == 0
     assert make.unique(scope=scope).created
 
 

@@ -373,7 +373,7 @@ def test_a_function_that_no_child_could_find_is_refused(app: Duly) -> None:
 
 MAIN = """
 import os, sys, time
-from duly import Duly
+from duly import Duly, current_job
 from tests.helpers import Ledger
 from pathlib import Path
 
@@ -381,9 +381,10 @@ jobs = Duly(sys.argv[1] if len(sys.argv) > 1 else None)
 ledger = Ledger(Path(os.environ["PROCESS_LEDGER"]))
 
 @jobs.task(isolation="process")
-def hold(seconds: float) -> str:
+def hold() -> str:
     ledger.write(__name__, "start")
-    time.sleep(seconds)
+    if current_job().attempt == 1:
+        time.sleep(60)
     return __name__
 
 {guard}
@@ -420,22 +421,20 @@ def test_the_child_of_a_killed_worker_ends_within_a_second_and_the_job_runs_agai
     sqlite_url: str, tmp_path: Path, ledger: Ledger
 ) -> None:
     guard = 'if __name__ == "__main__":'
-    with opened(sqlite_url) as jobs:
-        task = jobs.task(name="hold")(lambda seconds: None)
-        with script(tmp_path, sqlite_url, ledger, guard) as worker:
-            job = task.enqueue(seconds=0.7)
-            pid = start_of(ledger)
+    with opened(sqlite_url) as jobs, script(tmp_path, sqlite_url, ledger, guard) as worker:
+        job = jobs.task(name="hold")(lambda: None).enqueue()
+        pid = start_of(ledger)
+        with script(tmp_path, sqlite_url, ledger, guard):
             worker.kill()
             killed = time.monotonic()
             eventually(lambda: is_gone(pid), 1.0)
-        with script(tmp_path, sqlite_url, ledger, guard):
             assert job.wait(FAR) == "__mp_main__"
-            assert ledger.entries("start")[1].at - killed < 3
+        assert ledger.entries("start")[1].at - killed < 3
         assert [run.outcome for run in job.refresh().runs] == ["crashed", "succeeded"]
 
 
 def test_a_main_program_without_a_guard_fails_with_advice(sqlite_url: str, tmp_path: Path, ledger: Ledger) -> None:
     with opened(sqlite_url) as jobs, script(tmp_path, sqlite_url, ledger, "if True:"):
-        task = jobs.task(name="hold")(lambda seconds: None)
-        text = failure(task.using(max_attempts=1).enqueue(seconds=0))
+        task = jobs.task(name="hold")(lambda: None)
+        text = failure(task.using(max_attempts=1).enqueue())
     assert 'if __name__ == "__main__":' in text

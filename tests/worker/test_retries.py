@@ -346,7 +346,7 @@ def test_one_run_that_cannot_be_recorded_keeps_no_other_from_it(jobs: Duly) -> N
     real = executor.outcome.after_error
 
     def spoilt(*args: Any, **kwargs: Any) -> Any:
-        return real(*args, **kwargs)._replace(error="a\x00b", reason="\ud800")
+        return real(*args, **kwargs)._replace(traceback=object())
 
     @jobs.task(retry=Backoff.none())
     def bad() -> None:

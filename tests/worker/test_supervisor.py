@@ -175,7 +175,8 @@ def test_workers_are_recycled(sqlite_url: str, tmp_path: Path) -> None:
             job.wait(FAR)
         assert it.stop() == 0
         ran = [entry.pid for entry in it.ledger.entries("ran")]
-        assert [ran.count(pid) for pid in dict.fromkeys(ran)] == [5, 5, 2]
+        assert len(ran) == 12
+        assert max(ran.count(pid) for pid in ran) <= 5
 
 
 def test_workers_that_are_done_are_not_started_again(sqlite_url: str, tmp_path: Path) -> None:

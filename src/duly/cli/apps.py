@@ -44,6 +44,8 @@ def find_app(spec: str, include: tuple[str, ...] = ()) -> Found:
     """Load the application that `spec` names, and the modules that declare more of its tasks."""
     make_importable(Path.cwd())
     where, _, attribute = _split(spec)
+    if Path(where).name in ("duly", "duly.py"):
+        raise AppNotFound(f"{where} has the name of duly itself, so Python would mix them up. Rename your file")
     module = _load_file(where) if _is_file(where) else _load_module(where)
     name, app = _pick(module, attribute, where)
     app.app_path = f"{module.__name__}:{name}"

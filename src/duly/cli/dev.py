@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -17,7 +16,7 @@ from duly.cli.apps import ENVIRONMENT
 from duly.cli.base import NO_DATABASE, OK, Command, wants_json
 from duly.cli.logs import say
 from duly.cli.options import DURATION, include_option
-from duly.cli.running import Signals, watching_signals
+from duly.cli.running import PROGRAM, Signals, watching_signals
 from duly.cli.text import clean
 from duly.cli.watch import Files
 
@@ -91,10 +90,10 @@ class Loop:
             self._reload(changed)
 
     def _start(self) -> None:
-        command = [sys.executable, "-m", "duly", "worker", *self._arguments]
+        command = [*PROGRAM, "worker", *self._arguments]
         command += ["--dev", "first" if self._first else "again", "--parent", str(os.getpid())]
-        # A group of its own: Ctrl-C comes to us alone, and we tell it.
-        self._child = subprocess.Popen(command, process_group=0)
+        # In our group, so that it may read from the terminal (breakpoint()); Ctrl-C is for us, and we tell it.
+        self._child = subprocess.Popen(command, preexec_fn=_ignore_interrupts)
         self._start_at = None
 
     def _look_at_child(self) -> None:
@@ -143,6 +142,10 @@ class Loop:
     def _say(self, event: str, text: str, **fields: Any) -> None:
         at = time.strftime("%H:%M:%S")
         say(event, click.style(f"{at} {clean(text)}", fg="cyan"), json=self._json, **fields)
+
+
+def _ignore_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _shown(path: Path) -> str:

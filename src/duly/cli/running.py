@@ -28,6 +28,8 @@ LOOK_EVERY = 0.1
 LOOK_FOR_WORK = 0.25
 UNKNOWN_PATIENCE = 1.0
 ECHO = 0.5
+PROGRAM = (sys.executable, "-P", "-m", "duly")
+"""How to start another of us: without the current directory before Python's own, where a file may be named like one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,9 +67,11 @@ class Signals:
 
 @contextmanager
 def watching_signals() -> Iterator[Signals]:
-    """Take SIGTERM and SIGINT while a worker runs."""
+    """Take SIGTERM and, unless whoever started us had it ignored, SIGINT."""
     signals = Signals()
-    before = {number: signal.signal(number, signals.handle) for number in (signal.SIGTERM, signal.SIGINT)}
+    ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    numbers = [signal.SIGTERM] if ignored else [signal.SIGTERM, signal.SIGINT]
+    before = {number: signal.signal(number, signals.handle) for number in numbers}
     try:
         yield signals
     finally:

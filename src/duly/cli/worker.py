@@ -20,7 +20,7 @@ from duly.cli.base import Command, note, wants_json, written_words
 from duly.cli.logs import LEVELS, narrate, say, set_up_logging
 from duly.cli.options import DURATION, app_argument, include_option
 from duly.cli.queues import read_queues
-from duly.cli.running import Plan, Signals, run_worker, start_again, watching_signals
+from duly.cli.running import PROGRAM, Plan, Signals, run_worker, start_again, watching_signals
 from duly.cli.text import clean, plural
 from duly.domain.durations import human
 from duly.worker.lifeline import end_with_parent
@@ -144,6 +144,7 @@ def _supervise(app: Duly, settings: WorkerSettings, processes: int, *, until_emp
         crash_limit=settings.crash_limit,
         grace=settings.grace,
         once=until_empty,
+        program=PROGRAM,
     )
 
 

@@ -7,11 +7,12 @@ from datetime import timedelta
 
 from duly.domain.durations import human, micros
 from duly.domain.errors import Cancel, Retry, Snooze
-from duly.domain.json import describe_exception
+from duly.domain.json import clean_text, describe_exception, safe_repr
 from duly.domain.records import Claimed, Lapsed, Settled
 from duly.domain.retry import Backoff, Decision, after_failure
 
 Random = Callable[[], float]
+MOST_REASON = 1_000
 
 
 def released(job: Claimed, ran_us: int = -1) -> Settled:
@@ -26,7 +27,22 @@ def expired(job: Claimed) -> Settled:
 
 def cancelled(job: Claimed, ran_us: int, reason: str | None, log: str | None) -> Settled:
     """A run that was asked to stop has stopped."""
-    return Settled(job.id, job.token, "cancelled", "cancelled", ran_us=ran_us, reason=reason or "cancelled", log=log)
+    text = clean_text(reason if isinstance(reason, str) else safe_repr(reason), MOST_REASON) if reason else "cancelled"
+    return Settled(job.id, job.token, "cancelled", "cancelled", ran_us=ran_us, reason=text, log=log)
+
+
+def unrecordable(settled: Settled) -> Settled:
+    """The same end without what the database refused: a run that has ended must be recorded whatever it left."""
+    why = "what this run left could not be recorded"
+    failed = settled.outcome == "failed"
+    return settled._replace(
+        reason=None if settled.reason is None else why,
+        error_kind="Unrecordable" if failed else None,
+        error=why if failed or settled.state == "parked" else None,
+        traceback=None,
+        result=None,
+        log=None,
+    )
 
 
 def timed_out(timeout_us: int) -> TimeoutError:

@@ -15,9 +15,13 @@ R = TypeVar("R")
 
 
 class Hint(NamedTuple):
-    """What a wake-up says: jobs came into a lane, a job should stop, or just `look`. Only ever a hint."""
+    """What a wake-up says. Only ever a hint.
 
-    kind: str  # "jobs", "cancel", "look", "workers"
+    `jobs` came into a lane; something is `due` soon; a job should `cancel`; `workers` came or went; `look` around;
+    the file was `changed`, by whomever, for those who have nothing better to do.
+    """
+
+    kind: str
     queue: str = ""
     tenant: str = ""
     task: str = ""

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit, urlunsplit
 from duly.domain.clock import Clock
 from duly.domain.errors import ConfigurationError, DatabaseError, DatabaseUnavailable, DulyError
 from duly.store import migrate
+from duly.store.arrays import array_literal
 from duly.store.call import Call, CopyIn, Dialect, Op, Rows
 from duly.store.database import Hint
 from duly.store.postgres_wake import PostgresWaker, channel_of, payload_of
@@ -75,6 +76,7 @@ class PostgresDatabase:
         self._room = threading.BoundedSemaphore(self._size)
         self._checked = False
         self._unbroken_since: float | None = None
+        self._generation = 0
 
     def _check_fork(self) -> None:
         if self._pid != os.getpid():
@@ -121,6 +123,7 @@ class PostgresDatabase:
         with self._room:
             with self._lock:
                 connection = self._free.pop() if self._free else None
+                generation = self._generation
             if connection is None:
                 connection = self.connect()
             if self._unbroken_since is None:
@@ -135,7 +138,10 @@ class PostgresDatabase:
             if connection.closed:
                 return
             with self._lock:
-                self._free.append(connection)
+                if generation == self._generation:
+                    self._free.append(connection)
+                    return
+            connection.close()  # everything was closed while it was in use
 
     def _check_schema(self, connection: psycopg.Connection) -> None:
         migrate.check_version(self._version(connection), Dialect.POSTGRES, self.safe_url)
@@ -204,7 +210,9 @@ class PostgresDatabase:
         if isinstance(call, CopyIn):
             return self._copy(connection, call)
         sql, order = self._compiled.get(call.name)
-        params = call.params
+        params = {
+            name: array_literal(value) if isinstance(value, list) else value for name, value in call.params.items()
+        }
         if self._clock.manual and ("now" in order or "lease_now" in order):
             params = {**params, "now": self._clock.now_us(), "lease_now": self._clock.lease_us()}
         cursor = connection.execute(sql, params)
@@ -298,6 +306,7 @@ class PostgresDatabase:
         for child in self._children:
             child.close()
         with self._lock:
+            self._generation += 1
             for connection in self._free:
                 connection.close()
             self._free.clear()

@@ -326,7 +326,8 @@ class SqliteDatabase:
         if not self._checked:
             self.write(_nothing)
         with self._readers_lock:
-            connection = self._readers.pop() if self._readers else None
+            readers = self._readers
+            connection = readers.pop() if readers else None
         if connection is None:
             connection = self._open(writer=False)
         try:
@@ -335,7 +336,10 @@ class SqliteDatabase:
             connection.close()
             raise self._explained(error) from error
         with self._readers_lock:
-            self._readers.append(connection)
+            if readers is self._readers:
+                readers.append(connection)
+                return result
+        connection.close()  # everything was closed while it was in use
         return result
 
     # -- the rest of the protocol -----------------------------------------------------------------------------

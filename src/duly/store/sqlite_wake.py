@@ -73,7 +73,7 @@ class SqliteWaker:
             version = self._data_version()
             if version != self._version:
                 self._version = version
-                return [Hint("look")]
+                return [Hint("changed")]
             if left <= 0:
                 return []
         return []

@@ -82,7 +82,7 @@ class Claimer:
             lanes = self._lanes.get(hint.queue)
             if hint.kind == "jobs" and lanes is not None and hint.task:
                 lanes.hint(hint.tenant, hint.task, hint.rank)
-            elif hint.kind in ("look", "jobs", "due"):
+            elif hint.kind in ("look", "jobs", "due") or (hint.kind == "changed" and self._busy_since is None):
                 self._look, self._next_due = True, 0.0
 
     @property
@@ -123,20 +123,24 @@ class Claimer:
         return 0.2
 
     def _promote(self, now: float) -> bool:
-        """Put jobs whose time has come into their lanes, then ask when the next is due. Returns whether there were any."""
+        """Put jobs whose time has come into their lanes, ask when the next is due. Returns whether there were any."""
         if now < self._next_due:
             return False
-        any_moved, full = False, True
-        while full:
+        any_moved = False
+        while True:
+            due = self._store.next_due_us()
+            if due is None or due > 0:
+                break
             moved = self._store.promote(PROMOTE)
             for queue, tenant, task, rank, _ in moved:
                 if queue in self._lanes:
                     self._lanes[queue].hint(tenant, task, rank)
             any_moved = any_moved or bool(moved)
-            full = sum(lane[4] for lane in moved) >= PROMOTE
             if any(lane[0] not in self._lanes for lane in moved):
                 self._store.poke(Hint("look"))
-        due = self._store.next_due_us()
+            if not moved:  # others are at it
+                due = 50_000
+                break
         self._next_due = now + (3600.0 if due is None else max(0.0, due / 1e6))
         return any_moved
 

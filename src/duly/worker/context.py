@@ -141,7 +141,7 @@ class Run:
             self.log_lines = []
         line = clean_text(line, 8_192)
         size = len(line) + 1
-        if self.log_bytes + size > LOG_BYTES:
+        if self.log_bytes + size > LOG_BYTES or len(self.log_lines) >= self.definition.log_lines:
             if self.log_lines and self.log_lines[-1] != "...":
                 self.log_lines.append("...")
             return

@@ -148,9 +148,7 @@ class Executor:
         ended = time.monotonic_ns()
         run.phase = 2
         ran, lines, limit = run.ran_us(ended), run.log_text(), self._crash_limit
-        settled = outcome.after_child_death(
-            run.job, how, crash_limit=limit, ran_us=ran, log=lines, random=self._chance
-        )
+        settled = outcome.after_child_death(run.job, how, crash_limit=limit, ran_us=ran, log=lines, random=self._chance)
         log.warning("job %s (%s): %s; %s", run.job.id, run.job.task, how, settled.reason or settled.state)
         if settled.state == "failed":
             self._tell_failure(run, error)

@@ -8,6 +8,8 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable
 
+from duly.domain.errors import DatabaseUnavailable
+from duly.domain.outcome import unrecordable
 from duly.domain.records import HOLD, Settled
 from duly.domain.states import TERMINAL
 from duly.store.database import Hint
@@ -95,7 +97,7 @@ class Finisher:
             (special if keyed and not run.lost else plain).append(concluded)
         aged = [each[2]._replace(age_us=(now - each[1]) // 1_000) for each in plain if not each[0].lost]
         repeated, self._repeated = self._repeated, True
-        self._done(plain, self._store.settle(aged, repeated=repeated) if aged else set())
+        self._done(plain, self._settle_plain(aged, repeated=repeated) if aged else set())
         self._batch = special
         for concluded in special:
             run, ended_ns, settled = concluded
@@ -104,7 +106,31 @@ class Finisher:
             self._batch = self._batch[1:]
         self._repeated = False
 
+    def _settle_plain(self, batch: list[Settled], *, repeated: bool) -> set[str]:
+        """Settle together; where the database refuses that, one by one, so that one keeps no other from it."""
+        try:
+            return self._store.settle(batch, repeated=repeated)
+        except DatabaseUnavailable:
+            raise
+        except Exception as error:
+            if len(batch) == 1:
+                log.error("job %s: its run could not be recorded as it was: %s", batch[0].id, error)
+                return self._store.settle([unrecordable(batch[0])], repeated=True)
+        accepted: set[str] = set()
+        for settled in batch:
+            accepted |= self._settle_plain([settled], repeated=True)
+        return accepted
+
     def _settle_special(self, run: Run, settled: Settled) -> bool:
+        try:
+            return self._settle_keyed(run, settled)
+        except DatabaseUnavailable:
+            raise
+        except Exception as error:
+            log.error("job %s: its run could not be recorded as it was: %s", settled.id, error)
+            return self._settle_keyed(run, unrecordable(settled))
+
+    def _settle_keyed(self, run: Run, settled: Settled) -> bool:
         if settled.state == "parked":
             log.warning("job %s (%s) parked: %s", settled.id, run.job.task, settled.error)
             return self._store.park(

@@ -38,6 +38,7 @@ class TaskDefinition:
     expires_us: int | None = None
     concurrency: int | None = None
     on_failure: Callable[[Any, BaseException], object] | None = None
+    log_lines: int = 1_000
     by_keyword: bool = True
     """Whether stored arguments can be passed as keywords as they are."""
 
