@@ -47,9 +47,7 @@ class RequirementsError(Exception):
 def main(arguments: list[str] | None = None) -> int:
     """Print the requirements with their tests, or only check the marks; return the exit code."""
     parser = argparse.ArgumentParser(description="Show which tests prove which requirement.")
-    parser.add_argument(
-        "--check", action="store_true", help="only fail if a mark names an unknown requirement"
-    )
+    parser.add_argument("--check", action="store_true", help="only fail if a mark names an unknown requirement")
     parser.add_argument("--root", type=Path, default=ROOT, help="the project's folder")
     options = parser.parse_args(arguments)
     try:
@@ -110,9 +108,7 @@ def is_requirement_mark(function: ast.expr) -> bool:
 
 def ids_of(call: ast.Call, place: str) -> Iterator[Mark]:
     if not call.args or call.keywords:
-        raise RequirementsError(
-            f'{place} (line {call.lineno}): write requirement("A1", ...) with at least one id'
-        )
+        raise RequirementsError(f'{place} (line {call.lineno}): write requirement("A1", ...) with at least one id')
     for argument in call.args:
         if not (isinstance(argument, ast.Constant) and isinstance(argument.value, str)):
             raise RequirementsError(f"{place} (line {call.lineno}): requirement ids are written out as text")
@@ -133,9 +129,7 @@ def report(requirements: list[Requirement], marks: Iterable[Mark]) -> Iterator[s
         if mark.test not in tests[mark.id]:
             tests[mark.id].append(mark.test)
     for requirement in requirements:
-        yield textwrap.fill(
-            requirement.text, 100, initial_indent=f"{requirement.id:<4}", subsequent_indent="    "
-        )
+        yield textwrap.fill(requirement.text, 100, initial_indent=f"{requirement.id:<4}", subsequent_indent="    ")
         yield from (f"      {test}" for test in tests[requirement.id] or ["no test yet"])
     without = [requirement.id for requirement in requirements if not tests[requirement.id]]
     proven = len(requirements) - len(without)

@@ -124,7 +124,9 @@ class Admin:
         counts = counts or self.counts()
         pairs = {(queue, task) for queue, _, task, _, _ in (*counts.waiting, *counts.scheduled)}
         workers = [(set(json.loads(each.queues)), set(json.loads(each.tasks))) for each in self.live_workers()]
-        return sorted(pair for pair in pairs if not any(pair[0] in queues and pair[1] in tasks for queues, tasks in workers))
+        return sorted(
+            pair for pair in pairs if not any(pair[0] in queues and pair[1] in tasks for queues, tasks in workers)
+        )
 
     # -- act --------------------------------------------------------------------------------------------------
 
@@ -145,7 +147,9 @@ class Admin:
         if answer == "running":
             raise JobNotRetryable(f"job {job_id} is running. Cancel it first, or wait for it to end")
         if answer == "held":
-            raise UniqueKeyHeld(f"job {job_id} cannot run again: job {holder} has the same unique key. Wait for it, or cancel it")
+            raise UniqueKeyHeld(
+                f"job {job_id} cannot run again: job {holder} has the same unique key. Wait for it, or cancel it"
+            )
 
     def delete(self, job_id: str) -> None:
         """Forget a job and its history. One that runs is refused."""

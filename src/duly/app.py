@@ -1,4 +1,4 @@
-"""`Duly`: the one object everything hangs off. Tasks are declared on it, jobs enqueued, looked at and run through it."""
+"""`Duly`: the one object everything hangs off. Tasks are declared on it; jobs are enqueued, seen and run through it."""
 
 from __future__ import annotations
 
@@ -132,7 +132,9 @@ class Duly(Admin):
     def declare(self, function: Callable[..., Any], options: Mapping[str, Any]) -> Task[..., Any]:
         """Register a function as a task; what the decorator does."""
         if not callable(function):
-            raise ConfigurationError(f"@jobs.task is for functions, not {function!r}. Write @jobs.task or @jobs.task(queue=...)")
+            raise ConfigurationError(
+                f"@jobs.task is for functions, not {function!r}. Write @jobs.task or @jobs.task(queue=...)"
+            )
         signature = Signature.of(function)
         definition = TaskDefinition(
             name=check_task_name(options.get("name") or _default_name(function)),
@@ -173,7 +175,7 @@ class Duly(Admin):
         return function
 
     def middleware(self, function: Callable[[Any], R]) -> Callable[[Any], R]:
-        """Run a function around every run: a generator with one yield, or a context manager factory. It gets the job."""
+        """Run a function around every run: a generator with one yield, or a context manager factory, given the job."""
         self.registry.add_around(function)
         return function
 
@@ -193,14 +195,20 @@ class Duly(Admin):
             return self.store.enqueue(job)
         from duly.store.foreign import run_on
 
-        return run_on(connection, lambda: self._notifying(ops_enqueue.enqueue(self.store.dialect, job), job), database=self.store.database)
+        return run_on(
+            connection,
+            lambda: self._notifying(ops_enqueue.enqueue(self.store.dialect, job), job),
+            database=self.store.database,
+        )
 
     async def asubmit(self, job: NewJob, connection: object) -> Enqueued:
         """Store one job on the caller's async connection."""
         from duly.store.foreign import arun_on
 
         return await arun_on(
-            connection, lambda: self._notifying(ops_enqueue.enqueue(self.store.dialect, job), job), database=self.store.database
+            connection,
+            lambda: self._notifying(ops_enqueue.enqueue(self.store.dialect, job), job),
+            database=self.store.database,
         )
 
     def submit_many(self, model: NewJob, rows: Fresh, connection: object | None) -> list[Enqueued]:
@@ -345,4 +353,3 @@ def _slots(value: object) -> int | None:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise InvalidOption(f"a number of slots must be a whole number from 1 on, not {value!r}")
     return value
-

@@ -216,9 +216,7 @@ def _duration(lowest: timedelta, highest: timedelta = LONGEST) -> Reader:
             value = _number(value)
         duration = to_timedelta(value, what)  # type: ignore[arg-type]  # it refuses what it does not know
         if not lowest <= duration <= highest:
-            raise InvalidOption(
-                f"{what} must be from {human(lowest)} to {human(highest)}, not {human(duration)}."
-            )
+            raise InvalidOption(f"{what} must be from {human(lowest)} to {human(highest)}, not {human(duration)}.")
         return duration
 
     return read
@@ -236,9 +234,7 @@ def _whole(lowest: int, highest: int) -> Reader:
         if isinstance(value, _Text) and value.isdecimal() and len(value) < 20:
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= highest:
-            raise InvalidOption(
-                f"{what} must be a whole number from {lowest} to {highest}, not {safe_repr(value)}."
-            )
+            raise InvalidOption(f"{what} must be a whole number from {lowest} to {highest}, not {safe_repr(value)}.")
         return value
 
     return read
@@ -251,9 +247,7 @@ def _size(lowest: int, highest: int) -> Reader:
         if isinstance(value, str):
             size = re.fullmatch(_SIZE, value)
             if size is None or size[2].lower() not in _UNITS:
-                raise InvalidOption(
-                    f"{what} must be a number of bytes or text like '256KiB', not {safe_repr(value)}."
-                )
+                raise InvalidOption(f"{what} must be a number of bytes or text like '256KiB', not {safe_repr(value)}.")
             value = int(size[1]) * _UNITS[size[2].lower()]
         return in_range(value, what)
 
@@ -286,9 +280,7 @@ def _modules(value: object, what: str) -> tuple[str, ...]:
         raise InvalidOption(f"{what} must be a list of modules, not {type(value).__name__}.")
     for module in value:
         if not isinstance(module, str) or not all(part.isidentifier() for part in module.split(".")):
-            raise InvalidOption(
-                f"{what} must hold module names like 'shop.tasks', and {safe_repr(module)} is none."
-            )
+            raise InvalidOption(f"{what} must hold module names like 'shop.tasks', and {safe_repr(module)} is none.")
     return tuple(value)
 
 

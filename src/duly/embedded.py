@@ -51,7 +51,7 @@ class Ticked(NamedTuple):
 
 
 def tick(app: Duly, most: int, *, queues: object = None, timeout: float | None = None) -> Ticked:
-    """Run at most `most` due jobs here, then return. Also promotes, rescues and prunes: there may be no other worker."""
+    """Run at most `most` due jobs here, then return. Also promotes, rescues and prunes, as there may be no worker."""
     settings = app.worker_settings(queues, max_jobs=most)
     worker = Worker(app.store, app.registry, settings, finished=app.waiters.ended)
     deadline = None if timeout is None else time.monotonic() + timeout

@@ -346,13 +346,15 @@ class Job(Generic[R]):
         if state is State.FAILED:
             error = f"{last.error_kind}: {last.error}" if last is not None and last.error_kind else self.reason or ""
             raise JobFailed(
-                f"job {self.id} ({self.task}) failed after {self.attempts} of {self.max_attempts} runs. {error}".strip(),
+                f"job {self.id} ({self.task}) failed after {self.attempts} of {self.max_attempts} runs. {error}",
                 job_id=self.id,
                 kind="" if last is None else last.error_kind or "",
                 traceback="" if last is None else last.traceback or "",
             )
         if state is State.CANCELLED:
-            raise JobCancelled(f"job {self.id} ({self.task}) was cancelled: {self.reason}", job_id=self.id, reason=self.reason or "")
+            raise JobCancelled(
+                f"job {self.id} ({self.task}) was cancelled: {self.reason}", job_id=self.id, reason=self.reason or ""
+            )
         raise WaitTimeout(f"job {self.id} ({self.task}) has no result yet: it is {state}")
 
     # -- what can be done with it -----------------------------------------------------------------------------

@@ -1,4 +1,7 @@
-"""Waits for jobs to end: one look at the database for all that wait, less and less often; at once if a worker is in this process."""
+"""Waits for jobs to end: one look at the database for all that wait, less and less often.
+
+A worker in this process tells at once.
+"""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def to_us(moment: datetime, what: str) -> int:
         raise InvalidOption(f"{what} must be a datetime with a time zone, not {safe_repr(moment)}.")
     if moment.tzinfo is None or moment.utcoffset() is None:
         raise InvalidOption(
-            f"{what} {moment.isoformat()} has no time zone. Use an aware datetime, for example datetime.now(timezone.utc)"
+            f"{what} {moment.isoformat()} has no time zone. Use an aware datetime, e.g. datetime.now(timezone.utc)"
         )
     return (moment - _EPOCH) // timedelta(microseconds=1)
 

@@ -25,7 +25,7 @@ def expired(job: Claimed) -> Settled:
     return Settled(job.id, job.token, "cancelled", "expired", uncounted=1, reason="expired before it could start")
 
 
-def cancelled(job: Claimed, ran_us: int, reason: str | None, log: str | None) -> Settled:
+def cancelled(job: Claimed, ran_us: int, reason: object, log: str | None) -> Settled:
     """A run that was asked to stop has stopped."""
     text = clean_text(reason if isinstance(reason, str) else safe_repr(reason), MOST_REASON) if reason else "cancelled"
     return Settled(job.id, job.token, "cancelled", "cancelled", ran_us=ran_us, reason=text, log=log)

@@ -1,4 +1,4 @@
-"""Rescues runs whose worker is gone: at once where this host can see that the process ended, else when the lease lapses.
+"""Rescues runs whose worker is gone: at once where this host sees that the process ended, else when the lease lapses.
 
 By time only after a whole lease of unbroken contact of our own, so that an outage robs no one who lives through it.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable
+from functools import partial
 
 from duly.domain.errors import DatabaseUnavailable, DulyError
 from duly.domain.outcome import after_crash
@@ -26,18 +27,18 @@ def rescue_lapsed(store: Store, *, lease_us: int, crash_limit: int) -> int:
     return _settle_all(store, lambda: store.lapsed(lease_us, PAGE), crash_limit=crash_limit, only_expired=True)
 
 
-def rescue_dead(store: Store, workers: list[WorkerRecord], is_gone: Callable[[ProcessIdentity], bool], *, crash_limit: int) -> int:
+def rescue_dead(
+    store: Store, workers: list[WorkerRecord], is_gone: Callable[[ProcessIdentity], bool], *, crash_limit: int
+) -> int:
     """Settle the runs of workers that have certainly ended, and strike them off. Returns how many runs were rescued."""
     rescued = 0
     for worker in workers:
         if not is_gone(worker.process):
             continue
-        worker_id = worker.id
-        log.warning("worker %s (pid %d on %s) is gone", worker_id, worker.process.pid, worker.process.host)
-        rescued += _settle_all(
-            store, lambda: store.held_by_dead(worker_id, PAGE), crash_limit=crash_limit, only_expired=False
-        )
-        store.remove_worker(worker_id)
+        log.warning("worker %s (pid %d on %s) is gone", worker.id, worker.process.pid, worker.process.host)
+        find = partial(store.held_by_dead, worker.id, PAGE)
+        rescued += _settle_all(store, find, crash_limit=crash_limit, only_expired=False)
+        store.remove_worker(worker.id)
     return rescued
 
 

@@ -139,9 +139,7 @@ def _replace(dialect: Dialect, job: NewJob, holder: str) -> Op[Enqueued]:
     return Enqueued(holder, created=False)
 
 
-def _keep_latest(
-    dialect: Dialect, job: NewJob, holder: str, following: str | None, *, waits: bool
-) -> Op[Enqueued]:
+def _keep_latest(dialect: Dialect, job: NewJob, holder: str, following: str | None, *, waits: bool) -> Op[Enqueued]:
     """While one runs, keep exactly one more that runs after it with the newest arguments."""
     if following is not None and (yield from _lock_unstarted(dialect, following)):
         return (yield from _replace(dialect, job, following))

@@ -55,7 +55,9 @@ class PostgresDatabase:
 
     dialect = Dialect.POSTGRES
 
-    def __init__(self, url: str, clock: Clock, *, schema: str = "duly", notify: bool = True, size: int = MAX_CONNECTIONS) -> None:
+    def __init__(
+        self, url: str, clock: Clock, *, schema: str = "duly", notify: bool = True, size: int = MAX_CONNECTIONS
+    ) -> None:
         self.url = url
         self.schema = check_schema(schema)
         self._clock = clock
@@ -100,7 +102,8 @@ class PostgresDatabase:
                 connection = psycopg.connect(self.url, autocommit=True, **CONNECT)
         except (psycopg.Error, UnicodeError, ValueError) as error:
             raise DatabaseUnavailable(
-                f"cannot connect to {self.safe_url}: {_first_line(error)}. Check the address and that the server is running"
+                f"cannot connect to {self.safe_url}: {_first_line(error)}. "
+                "Check the address and that the server is running"
             ) from error
         connection.prepare_threshold = self._prepare
         connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
@@ -151,13 +154,13 @@ class PostgresDatabase:
         found = connection.execute("SELECT to_regclass(%s)", (f'"{self.schema}".schema_version',)).fetchone()
         if not found or found[0] is None:
             return None
-        row = connection.execute(f'SELECT max(version) FROM "{self.schema}".schema_version').fetchone()
+        row = connection.execute(f'SELECT max(version) FROM "{self.schema}".schema_version').fetchone()  # noqa: S608 - checked
         return int(row[0]) if row and row[0] is not None else None
 
     # -- running ----------------------------------------------------------------------------------------------
 
     def write(self, op: Callable[[], Op[R]], *, atomic: bool = True, again: bool = True) -> R:
-        """Run an operation in a transaction of its own; again after a conflict, and after a lost connection if it may be."""
+        """Run an operation in a transaction of its own; again after a conflict, or a lost connection if it may be."""
         psycopg = _import_psycopg()
         tried = 0
         while True:
@@ -290,7 +293,8 @@ class PostgresDatabase:
                 applied.clear()
                 if tried == 10:
                     raise DatabaseUnavailable(
-                        f"could not migrate {self.safe_url}: other transactions hold its tables. Try again when they have ended"
+                        f"could not migrate {self.safe_url}: other transactions hold its tables. "
+                        "Try again when they have ended"
                     ) from error
             except psycopg.Error as error:
                 raise self._explain(error) from error
@@ -317,9 +321,13 @@ class PostgresDatabase:
             self._checked = False
             return DatabaseError(f"{self.safe_url}: {_first_line(error)}. Run: duly migrate --url {self.safe_url}")
         if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
-            return DatabaseUnavailable(f"{self.safe_url} is read-only (a standby?): {_first_line(error)}. Connect to the primary")
+            return DatabaseUnavailable(
+                f"{self.safe_url} is read-only (a standby?): {_first_line(error)}. Connect to the primary"
+            )
         if isinstance(error, psycopg.errors.InsufficientPrivilege):
-            return DatabaseError(f"{self.safe_url}: {_first_line(error)}. Grant this user the rights to schema {self.schema}")
+            return DatabaseError(
+                f"{self.safe_url}: {_first_line(error)}. Grant this user the rights to schema {self.schema}"
+            )
         if isinstance(error, psycopg.OperationalError):
             return DatabaseUnavailable(f"lost {self.safe_url}: {_first_line(error)}")
         return DatabaseError(f"PostgreSQL refused an operation: {_first_line(error)} ({error.sqlstate})")
@@ -336,7 +344,7 @@ def migration_sql(schema: str, present: int | None, applied: list[int] | None = 
         if step.version > (present or 0):
             for statement in migrate.statements(step.sql):
                 yield statement.replace("duly.", f'"{schema}".')
-            yield f"INSERT INTO \"{schema}\".schema_version (version, name) VALUES ({step.version}, '{step.name}')"
+            yield f"INSERT INTO \"{schema}\".schema_version (version, name) VALUES ({step.version}, '{step.name}')"  # noqa: S608
             if applied is not None:
                 applied.append(step.version)
 

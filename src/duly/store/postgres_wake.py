@@ -28,7 +28,9 @@ def channel_of(schema: str) -> str:
 
 def payload_of(hint: Hint) -> str:
     """Write a hint as a payload; names too long for one are left out, which only makes it less precise."""
-    text = SEPARATOR.join((hint.kind, hint.queue, hint.tenant, hint.task, "" if hint.rank is None else str(hint.rank), hint.job_id))
+    text = SEPARATOR.join(
+        (hint.kind, hint.queue, hint.tenant, hint.task, "" if hint.rank is None else str(hint.rank), hint.job_id)
+    )
     return text if len(text.encode()) <= MAX_PAYLOAD else "look"
 
 
@@ -42,7 +44,7 @@ def hint_of(payload: str) -> Hint:
 
 
 class PostgresWaker:
-    """Listens. Lost or swallowed notifications cost time only: the worker looks by itself every `polls_every` seconds."""
+    """Listens. A lost notification costs time only: the worker looks by itself every `polls_every` seconds."""
 
     def __init__(self, connect: Callable[[], psycopg.Connection], channel: str, *, listen: bool) -> None:
         self._connect = connect
@@ -68,7 +70,9 @@ class PostgresWaker:
         fresh = self._ensure_listening()
         if fresh:
             return [Hint("look")]
-        sources = [self._inner.fileno()] if self._connection is None else [self._inner.fileno(), self._connection.fileno()]
+        sources = (
+            [self._inner.fileno()] if self._connection is None else [self._inner.fileno(), self._connection.fileno()]
+        )
         if self._connection is None:
             timeout = min(timeout, RECONNECT_EVERY)
         ready = readable(sources, timeout)

@@ -182,9 +182,7 @@ class Store:
             again=False,
         )
 
-    def settle(
-        self, batch: Sequence[Settled], *, only_expired: bool = False, repeated: bool = False
-    ) -> set[str]:
+    def settle(self, batch: Sequence[Settled], *, only_expired: bool = False, repeated: bool = False) -> set[str]:
         """End runs whose jobs hold no unique key. Returns the ids accepted; the others had lost their lease.
 
         `repeated`: an earlier call with these runs failed, and may have been committed all the same.
@@ -192,9 +190,7 @@ class Store:
         tries = iter((repeated, True))
 
         def op() -> Op[set[str]]:
-            accepted = yield from ops_settle.settle(
-                self.dialect, batch, shard=self._shard, only_expired=only_expired
-            )
+            accepted = yield from ops_settle.settle(self.dialect, batch, shard=self._shard, only_expired=only_expired)
             if next(tries, True) and len(accepted) < len(batch):
                 missing = [each for each in batch if each.id not in accepted]
                 accepted |= yield from ops_settle.already_settled(missing)
@@ -221,9 +217,7 @@ class Store:
     def park(self, job_id: str, token: int, *, reason: str, detail: str, mark: str) -> bool:
         """Set a claimed job aside with the reason, no attempt counted."""
         return self.database.write(
-            lambda: ops_settle.park(
-                self.dialect, job_id=job_id, token=token, reason=reason, detail=detail, mark=mark
-            )
+            lambda: ops_settle.park(self.dialect, job_id=job_id, token=token, reason=reason, detail=detail, mark=mark)
         )
 
     def release_parked(self, task: str, fingerprint: str) -> int:
@@ -321,7 +315,7 @@ class Store:
         )
 
     def see_worker(self, worker_id: str, state: str) -> tuple[bool, int | None, int | None]:
-        """Write down that a worker lives. Returns whether it is on record, and what may happen next (due, lapse) in µs."""
+        """Write down that a worker lives. Returns whether it is on record, and the µs until one is due or may lapse."""
         return self.database.write(lambda: ops_workers.see(worker_id, state), atomic=False)
 
     def set_idle(self, worker_id: str, idle: bool) -> None:
@@ -402,9 +396,7 @@ class Store:
 
     def reschedule(self, job_id: str, *, run_at: int | None = None, delay_us: int = 0) -> bool:
         """Give a job that has not started another time."""
-        done = self.database.write(
-            lambda: ops_jobs.reschedule(self.dialect, job_id, run_at=run_at, delay_us=delay_us)
-        )
+        done = self.database.write(lambda: ops_jobs.reschedule(self.dialect, job_id, run_at=run_at, delay_us=delay_us))
         self.poke(Hint("look"))
         return done
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from duly.domain.records import Claimed, Lane
 from duly.store.database import Hint
 from duly.store.store import Store
-from duly.worker.context import Run
+from duly.worker.context import Run, lease_time
 from duly.worker.lanes import Lanes
 from duly.worker.registry import Kind, Registry
 from duly.worker.slots import BATCH, QueueShare, Slots
@@ -169,7 +169,7 @@ class Claimer:
         return got, wanted_more
 
     def _parts(self, kind: Kind) -> list[tuple[QueueShare, int]]:
-        """What each queue may claim now: those that have jobs by weight, with credit for what they did not get before."""
+        """What each queue may claim now: those that have jobs by weight, with credit for what they missed before."""
         shares, room = self._slots.shares, self._slots.pools[kind].room()
         if len(shares) == 1:
             return [(shares[0], room)]
@@ -203,12 +203,12 @@ class Claimer:
         return groups
 
     def _claim_from(self, lanes: Lanes, picked: list[Lane], kind: Kind, n: int, *, limited: bool = False) -> int:
-        asked = time.monotonic()
+        asked, leased_at = time.monotonic(), lease_time()
         jobs = self._store.claim(
             lanes.queue, picked, n, worker_id=self._worker_id, lease_us=self._lease_us, limited=limited
         )
         lanes.claimed(picked, jobs, n, time.monotonic() - asked)
-        self._start(kind, lanes.queue, jobs, asked)
+        self._start(kind, lanes.queue, jobs, leased_at)
         return len(jobs)
 
     def _start(self, kind: Kind, queue: str, jobs: list[Claimed], leased_at: float) -> None:
@@ -216,7 +216,7 @@ class Claimer:
             return
         self._slots.taken(kind, queue, len(jobs))
         tasks = self._registry.tasks
-        self._dispatched_at = leased_at
+        self._dispatched_at = time.monotonic()
         self._dispatch(kind, [Run(job, tasks[job.task], leased_at) for job in jobs])
         self.claimed += len(jobs)  # not before they are held: who has claimed all it may and holds none is idle
 
@@ -256,7 +256,9 @@ class Claimer:
                 return True
             self._alone, self._look = False, True
             return False
-        found = [(lanes, key) for lanes in self._lanes.values() for key in lanes.suspects if key[1] in self._registry.tasks]
+        found = [
+            (lanes, key) for lanes in self._lanes.values() for key in lanes.suspects if key[1] in self._registry.tasks
+        ]
         if not found:
             self._suspect_since = None
             return False

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from duly.domain.clock import from_us
+from duly.domain.clock import SystemClock, from_us
 from duly.domain.errors import DulyError
 from duly.domain.json import clean_text
 from duly.domain.records import Claimed
@@ -31,6 +31,7 @@ class Run:
         "cancel_reason",
         "child",
         "definition",
+        "fenced",
         "job",
         "leased_at",
         "log_bytes",
@@ -47,12 +48,13 @@ class Run:
     def __init__(self, job: Claimed, definition: TaskDefinition, leased_at: float) -> None:
         self.job = job
         self.definition = definition
-        self.leased_at = leased_at  # monotonic, read before the claim or renewal was sent
+        self.leased_at = leased_at  # on `lease_time`, read before the claim or renewal was sent
         self.started_ns = 0
         self.phase = 0  # 0 waits in this process, 1 runs, 2 has ended
         self.cancel_event: threading.Event | None = None
         self.cancel_reason: str | None = None
-        self.lost = False
+        self.lost = False  # another worker has the job
+        self.fenced = False  # nobody could confirm the lease in time; that may still be mended
         self.stopping = False
         self.timed_out = False
         self.noticed = False  # the handler has been told that it should stop
@@ -97,7 +99,7 @@ class Run:
 
     @property
     def fence(self) -> int:
-        """A number that grows with every claim of this job: give it to other systems to refuse a run that was overtaken."""
+        """A number that grows with every claim of this job: other systems can refuse a run that was overtaken."""
         return self.job.token
 
     @property
@@ -117,7 +119,7 @@ class Run:
 
         A handler that has seen True and returns counts as stopped, not as succeeded.
         """
-        if self.cancel_reason is not None or self.lost or self.timed_out or self.stopping:
+        if self.cancel_reason is not None or self.lost or self.fenced or self.timed_out or self.stopping:
             self.noticed = True
         return self.noticed
 
@@ -168,10 +170,24 @@ class Run:
         if self.cancel_event is not None:
             self.cancel_event.set()
 
+    def regain(self) -> None:
+        """The lease holds after all: go on."""
+        self.fenced = False
+        if self.cancel_event is not None and not self.cancelled():
+            self.cancel_event.clear()
+
     def start(self) -> None:
         """Note that the handler starts."""
         self.phase = 1
         self.started_ns = time.monotonic_ns()
+
+
+_CLOCK = SystemClock()
+
+
+def lease_time() -> float:
+    """Seconds on the clock of leases: it never steps, and goes on while the machine sleeps."""
+    return _CLOCK.lease_us() / 1e6
 
 
 CURRENT: ContextVar[Run | None] = ContextVar("duly_current_job", default=None)

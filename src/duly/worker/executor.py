@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
+from types import TracebackType
 from typing import Any
 
 from duly.domain import outcome
@@ -99,7 +100,21 @@ class Executor:
         job = run.job
         lines = None if run.log_lines is None else run.log_text()
         settled = Settled(
-            job.id, job.token, "succeeded", "succeeded", 0, 0, 0, (ended - run.started_ns) // 1_000, 0, None, None, None, None, result, lines
+            job.id,
+            job.token,
+            "succeeded",
+            "succeeded",
+            0,
+            0,
+            0,
+            (ended - run.started_ns) // 1_000,
+            0,
+            None,
+            None,
+            None,
+            None,
+            result,
+            lines,
         )
         self._conclude((run, ended, settled))
 
@@ -108,7 +123,7 @@ class Executor:
         ended = time.monotonic_ns()
         run.phase = 2
         job, ran = run.job, run.ran_us(ended)
-        if run.lost:  # nobody will record it: it is another worker's job now
+        if run.lost or run.fenced:  # it was stopped because the job may be another worker's now: the token will tell
             self._conclude((run, ended, outcome.released(job, ran)))
             return
         if run.timed_out and not isinstance(error, Steer):
@@ -119,6 +134,7 @@ class Executor:
         elif run.stopping and not isinstance(error, Steer):
             self._conclude((run, ended, outcome.released(job, ran)))
             return
+        error.__traceback__ = _from_handler(error.__traceback__)
         policy = run.definition.retry.with_max_attempts(job.max_attempts)
         if job.retry is not None:
             policy = _stored_policy(run, job.retry)
@@ -171,7 +187,7 @@ class Executor:
         for hook in hooks:
             try:
                 hook(run, error)
-            except Exception:
+            except BaseException:  # also SystemExit: a hook ends neither the slot nor the worker
                 log.exception("on_failure hook %r raised for job %s", hook, run.job.id)
 
 
@@ -187,6 +203,14 @@ def _log_failure(run: Run, settled: Settled) -> None:
         (settled.error or "")[:500],
         f"again in {later}" if settled.state == "scheduled" else "not again",
     )
+
+
+def _from_handler(traceback: TracebackType | None) -> TracebackType | None:
+    """A traceback without the frames of the runner: people want to see where their own code begins."""
+    kept = traceback
+    while kept is not None and str(kept.tb_frame.f_globals.get("__name__", "")).startswith("duly.worker."):
+        kept = kept.tb_next
+    return kept or traceback
 
 
 def _stored_policy(run: Run, data: str) -> Backoff:

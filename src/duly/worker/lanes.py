@@ -1,7 +1,8 @@
 """What this worker believes about the lanes of one queue: which have jobs, and where to start in each.
 
-Only a belief: hints and claims change it, a look at the database corrects it. A lane's cursor lets a claim skip rows that
-were deleted but not yet vacuumed: it is used only while walking from the start is slow, and walks from the start go on.
+Only a belief: hints and claims change it, a look at the database corrects it. A lane's cursor lets a claim skip rows
+that were deleted but not yet vacuumed. It is used only while walking from the start is slow, and walks from the start
+go on all the same, now and then.
 """
 
 from __future__ import annotations

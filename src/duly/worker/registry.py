@@ -61,7 +61,8 @@ class Registry:
         present = self.tasks.get(definition.name)
         if present is not None and not _same_function(present.fn, definition.fn):
             raise DuplicateTask(
-                f"task {definition.name!r} is already registered for {_where(present.fn)}, and again for {_where(definition.fn)}. "
+                f"task {definition.name!r} is already registered for {_where(present.fn)}, "
+                f"and again for {_where(definition.fn)}. "
                 "Give one of them another name: @jobs.task(name=...)"
             )
         self.tasks[definition.name] = definition
@@ -72,7 +73,8 @@ class Registry:
             return self.tasks[name]
         except KeyError:
             raise UnknownTask(
-                f"no task is named {name!r} here.{suggest(name, self.tasks)} Known: {', '.join(sorted(self.tasks)) or 'none'}"
+                f"no task is named {name!r} here.{suggest(name, self.tasks)} "
+                f"Known: {', '.join(sorted(self.tasks)) or 'none'}"
             ) from None
 
     def add_around(self, function: Callable[[Any], object]) -> None:

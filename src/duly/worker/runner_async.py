@@ -94,7 +94,8 @@ class AsyncRunner:
     async def _slot(self) -> None:
         queue, executor = self._queue, self._executor
         task = asyncio.current_task()
-        assert task is not None and self._loop is not None
+        assert task is not None
+        assert self._loop is not None
         clean = copy_context()
         yielded = time.monotonic_ns()
         try:

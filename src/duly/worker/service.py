@@ -20,7 +20,9 @@ LONGEST_PAUSE = 10.0
 class Service:
     """A named thread that calls `step` again and again until stopped. An error pauses it, never ends it."""
 
-    def __init__(self, name: str, step: Callable[[], float], *, on_error: Callable[[Exception], None] | None = None) -> None:
+    def __init__(
+        self, name: str, step: Callable[[], float], *, on_error: Callable[[Exception], None] | None = None
+    ) -> None:
         self.name = name
         self._step = step
         self._on_error = on_error

@@ -1,4 +1,4 @@
-"""A worker: one process's claimer, runners, finisher, lease keeper, listener and upkeep, started and stopped together."""
+"""A worker: one process's claimer, runners, finisher, lease keeper, listener and upkeep, started and stopped as one."""
 
 from __future__ import annotations
 
@@ -106,7 +106,11 @@ class Worker:
         self._next_peers = self._next_see = self._next_prune = self._next_lapse = 0.0
         self._refresh_peers = True
         kinds = {task.kind for task in registry}
-        limits = {Kind.ASYNC: settings.async_slots, Kind.THREAD: settings.thread_slots, Kind.PROCESS: settings.process_slots}
+        limits = {
+            Kind.ASYNC: settings.async_slots,
+            Kind.THREAD: settings.thread_slots,
+            Kind.PROCESS: settings.process_slots,
+        }
         self._slots = Slots({kind: Pool(limits[kind]) for kind in Kind if kind in kinds}, settings.queues)
         self._reserved = [store.reserved(purpose) for purpose in ("settle", "claim", "lease")]
         self._finisher = Finisher(self._reserved[0], self._held, self._ended, finished=finished, due_in=self._due_in)
