@@ -65,7 +65,7 @@ def settings_page() -> str:
         WRITTEN,
         "# Settings\n",
         "A keyword of `Duly(...)` wins over the environment (`DULY_` and the name in capitals), which wins over",
-        "`duly.toml` or `[tool.duly]` in `pyproject.toml`. An unknown name is an error and says what you may have meant.",
+        "`duly.toml` or `[tool.duly]` in `pyproject.toml`. An unknown name is an error that names the nearest.",
         'Durations are seconds, or text such as `"1h30m"`, or a `timedelta`.\n',
         "| setting | environment | default | |",
         "|---|---|---|---|",

@@ -169,8 +169,7 @@ class Task(Generic[P, R]):
 
     def _new_job(self, bound: Mapping[str, Any]) -> NewJob:
         unique = self._unique()
-        return replace(
-            self._template(),
+        return self._template()._replace(
             id=uuid7(),
             args=encode_args(bound, max_bytes=self._app.settings.max_payload),
             unique_key=None if unique is None else self._key(unique, bound),

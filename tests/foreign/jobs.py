@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 
 from duly.domain.ids import uuid7
 from duly.domain.records import Enqueued, NewJob
@@ -14,7 +13,7 @@ from tests.foreign.callers import Caller
 
 
 def a_job(**options: object) -> NewJob:
-    return replace(NewJob(id=uuid7(), task="send", args='{"text": "100 % ä"}'), **options)  # type: ignore[arg-type]
+    return NewJob(id=uuid7(), task="send", args='{"text": "100 % ä"}')._replace(**options)  # type: ignore[arg-type]
 
 
 def a_unique_job(mode: str = "skip", **options: object) -> NewJob:

@@ -61,6 +61,6 @@ def check_lanes(raw: Raw) -> None:
     for queue, suspect, rank, run_at, priority, crashes in raw.rows(
         "SELECT queue, suspect, rank, run_at, priority, crashes FROM duly.waiting"
     ):
-        assert suspect == (crashes > 1)
+        assert suspect == (crashes > 1), f"suspect {suspect} after {crashes} crashes"
         if (queue,) not in aged:
-            assert rank == run_at - priority * (DEFAULT_HORIZON_US // 100)
+            assert rank == run_at - priority * (DEFAULT_HORIZON_US // 100), f"rank {rank} of priority {priority}"

@@ -59,8 +59,8 @@ def patient(database_url: str, request: pytest.FixtureRequest) -> Iterator[Patie
 @pytest.mark.parametrize("task", ["flagged", "waiting", "coroutine"])
 def test_a_running_handler_sees_the_cancel_within_a_second(patient: Patient, task: str) -> None:
     jobs = patient.jobs
+    job = jobs.enqueue(task)
     with jobs.worker():
-        job = jobs.enqueue(task)
         assert patient.started.wait(5)
         asked = time.monotonic()
         assert jobs.cancel(job.id, "changed my mind") == "asked"

@@ -24,7 +24,7 @@ def rescue_lapsed(store: Store, *, lease_us: int, crash_limit: int) -> int:
     """Settle the runs whose lease or deadline has passed. Returns how many were rescued."""
     if store.database.unbroken_us() < lease_us:
         return 0
-    return _settle_all(store, lambda: store.lapsed(lease_us, PAGE), crash_limit=crash_limit, only_expired=True)
+    return _settle_all(store, lambda n: store.lapsed(lease_us, n), crash_limit=crash_limit, only_expired=True)
 
 
 def rescue_dead(
@@ -36,23 +36,26 @@ def rescue_dead(
         if not is_gone(worker.process):
             continue
         log.warning("worker %s (pid %d on %s) is gone", worker.id, worker.process.pid, worker.process.host)
-        find = partial(store.held_by_dead, worker.id, PAGE)
+        find = partial(store.held_by_dead, worker.id)
         rescued += _settle_all(store, find, crash_limit=crash_limit, only_expired=False)
-        store.remove_worker(worker.id)
+        if not find(1):
+            store.remove_worker(worker.id)
     return rescued
 
 
-def _settle_all(store: Store, find: Callable[[], list[Lapsed]], *, crash_limit: int, only_expired: bool) -> int:
+def _settle_all(store: Store, find: Callable[[int], list[Lapsed]], *, crash_limit: int, only_expired: bool) -> int:
     """Settle page after page. One row that cannot be settled keeps no other from it."""
     rescued = 0
-    tried: set[tuple[str, int]] = set()
+    left: set[tuple[str, int]] = set()
     while True:
-        page = [run for run in find() if (run.id, run.token) not in tried]
+        page = [run for run in find(PAGE + len(left)) if (run.id, run.token) not in left]
         if not page:
             break
         for run in page:
-            tried.add((run.id, run.token))
-            rescued += _settle_one(store, run, crash_limit=crash_limit, only_expired=only_expired)
+            if _settle_one(store, run, crash_limit=crash_limit, only_expired=only_expired):
+                rescued += 1
+            else:
+                left.add((run.id, run.token))
     if rescued:
         store.poke(Hint("look"))
     return rescued

@@ -90,6 +90,10 @@ class Database(Protocol):
         """Something to wait for hints on."""
         ...
 
+    def notice(self, hint: Hint) -> tuple[str | None, str]:
+        """The channel and text by which a statement of its own can give the hint; no channel where that is not wanted."""
+        ...
+
     def poke(self, hint: Hint) -> None:
         """Give sleeping workers a hint, after a commit. Never fails."""
         ...

@@ -41,15 +41,14 @@ def newest(dialect: Dialect) -> int:
     return migrations(dialect)[-1].version
 
 
-def check_version(found: int | None, dialect: Dialect, where: str) -> None:
+def check_version(found: int | None, dialect: Dialect, where: str, schema: str = "duly") -> None:
     """Refuse a schema that does not fit this code, naming the command that mends it."""
     wanted = newest(dialect)
+    command = f"duly migrate --url {where}" + ("" if schema == "duly" else f" --schema {schema}")
     if found is None:
-        raise SchemaMissing(f"{where} has no tables of duly yet. Run: duly migrate --url {where}")
+        raise SchemaMissing(f"{where} has no tables of duly yet. Run: {command}")
     if found < wanted:
-        raise SchemaTooOld(
-            f"{where} has schema version {found}, this duly needs {wanted}. Run: duly migrate --url {where}"
-        )
+        raise SchemaTooOld(f"{where} has schema version {found}, this duly needs {wanted}. Run: {command}")
     if found > wanted:
         raise SchemaTooNew(
             f"{where} has schema version {found}, this duly knows {wanted}. "

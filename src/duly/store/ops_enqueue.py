@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -20,6 +19,7 @@ CHUNK = 5_000
 MOVES = 100
 """How often to look again for a job that moved on while we waited for it: each time somebody got something done."""
 
+_NO_EXTRAS = (None,) * 4
 _COPY_JOBS = (
     "id, task, queue, tenant, args, priority, max_attempts, retry, timeout_us, expires_at, created_at, "
     "enqueued_by, unique_key, tags, headers"
@@ -60,10 +60,41 @@ def _params(job: NewJob, hold: int) -> dict[str, Value]:
     }
 
 
+def is_plain(job: NewJob) -> bool:
+    """Whether a job is due now and has nothing beside its arguments: most are so, and can be stored more quickly."""
+    return (
+        job.run_at is None
+        and job.delay_us == 0
+        and job.unique_mode == "none"
+        and (job.retry, job.timeout_us, job.expires_at, job.expires_us) == _NO_EXTRAS
+        and (job.enqueued_by, job.tags, job.headers, job.unique_key) == _NO_EXTRAS
+    )
+
+
+def store_plain(job: NewJob, channel: str | None, payload: str) -> Op[Enqueued]:
+    """Store one plain job and wake a worker in one round trip. PostgreSQL, on a connection without a transaction."""
+    yield Call(
+        "store_job",
+        {
+            "id": job.id,
+            "task": job.task,
+            "queue": job.queue,
+            "tenant": job.tenant,
+            "args": job.args,
+            "priority": job.priority,
+            "max_attempts": job.max_attempts,
+            "horizon": DEFAULT_HORIZON_US,
+            "channel": channel,
+            "payload": payload,
+        },
+    )
+    return Enqueued(job.id, created=True)
+
+
 def _insert(dialect: Dialect, job: NewJob, *, hold: int) -> Op[bool]:
     """Store a job and its place. Returns whether it is new: an enqueue may be repeated with the same id."""
-    params = _params(job, hold)
     due = job.run_at is None and job.delay_us == 0
+    params = _params(job, hold)
     if dialect is Dialect.POSTGRES:
         return bool((yield Call("enqueue_due" if due else "enqueue_at", params)))
     new = bool((yield Call("insert_job", params)))
@@ -152,7 +183,7 @@ def _keep_latest(dialect: Dialect, job: NewJob, holder: str, following: str | No
 
 
 def _insert_parked(dialect: Dialect, job: NewJob, holder: str) -> Op[None]:
-    yield from _insert(dialect, replace(job, delay_us=0, run_at=None), hold=HOLD[job.unique_scope])
+    yield from _insert(dialect, job._replace(delay_us=0, run_at=None), hold=HOLD[job.unique_scope])
     yield from take_unstarted(dialect, job.id)
     yield Call(
         "park_new",
@@ -337,7 +368,7 @@ def _enqueue_some_unique(
         if model.unique_mode == "skip" and (scope != HOLD["queued"] or holder in answers):
             answers[job_id] = Enqueued(holder, created=False)
         else:
-            one = replace(model, id=job_id, args=args, unique_key=unique_key)
+            one = model._replace(id=job_id, args=args, unique_key=unique_key)
             answers[job_id] = yield from _enqueue_unique(dialect, one)
     return answers
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import random
-import threading
+import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import urlsplit, urlunsplit
@@ -21,13 +21,16 @@ from duly.domain.errors import ConfigurationError, DatabaseError, DatabaseUnavai
 from duly.store import migrate
 from duly.store.arrays import array_literal
 from duly.store.call import Call, CopyIn, Dialect, Op, Rows
+from duly.store.connections import Connections
 from duly.store.database import Hint
+from duly.store.poker import Poker
 from duly.store.postgres_wake import PostgresWaker, channel_of, payload_of
-from duly.store.statements import Compiled, check_schema
+from duly.store.statements import CLOCKS, Compiled, check_schema
 
 if TYPE_CHECKING:
     import psycopg
     from psycopg import Connection
+    from psycopg.pq.abc import PGresult
 
 R = TypeVar("R")
 TRIES = 5
@@ -46,8 +49,10 @@ PLANNER = (
     "-c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off -c jit=off "
     "-c default_transaction_isolation=read\\ committed"
 )
+_DIRECT = {"store_job", "any_idle", "notify"}
 _AGAIN = {"40001", "40P01", "55P03"}
 _NO_PREPARED = {"26000", "42P05", "08P01"}
+_LOST = ("08", "57P")
 
 
 class PostgresDatabase:
@@ -64,6 +69,7 @@ class PostgresDatabase:
         self._notify = notify
         self._size = size
         self._compiled = Compiled(Dialect.POSTGRES, "pyformat", schema, server_clock=not clock.manual)
+        self._direct = Compiled(Dialect.POSTGRES, "dollar", schema, server_clock=True)
         self._prepare: int | None = 0
         self._options = PLANNER
         self._abandoned: list[object] = []
@@ -73,16 +79,15 @@ class PostgresDatabase:
 
     def _reset(self) -> None:
         self._pid = os.getpid()
-        self._free: list[psycopg.Connection] = []
-        self._lock = threading.Lock()
-        self._room = threading.BoundedSemaphore(self._size)
+        self._connections = Connections(self.connect, self._size)
         self._checked = False
         self._unbroken_since: float | None = None
-        self._generation = 0
+        self._poker = Poker(self._send)
 
     def _check_fork(self) -> None:
+        """In a forked child drop what the parent opened, without closing: the sockets are the parent's."""
         if self._pid != os.getpid():
-            self._abandoned.append(self._free)
+            self._abandoned.append(self._connections)
             self._reset()
 
     # -- connections ------------------------------------------------------------------------------------------
@@ -93,13 +98,17 @@ class PostgresDatabase:
         from psycopg.types.string import TextLoader
 
         try:
+            given = psycopg.conninfo.conninfo_to_dict(self.url)  # what the address says goes before what we would
+            ours = {name: value for name, value in CONNECT.items() if name not in given}
+            theirs = str(given.get("options") or os.environ.get("PGOPTIONS", ""))
             try:
-                connection = psycopg.connect(self.url, autocommit=True, options=self._options, **CONNECT)
+                options = f"{theirs} {self._options}".strip()
+                connection = psycopg.connect(self.url, autocommit=True, options=options, **ours)
             except psycopg.OperationalError as error:
                 if "startup parameter" not in str(error):
                     raise
                 self._options = ""  # a pooler that takes no options
-                connection = psycopg.connect(self.url, autocommit=True, **CONNECT)
+                connection = psycopg.connect(self.url, autocommit=True, **ours)
         except (psycopg.Error, UnicodeError, ValueError) as error:
             raise DatabaseUnavailable(
                 f"cannot connect to {self.safe_url}: {_first_line(error)}. "
@@ -114,40 +123,22 @@ class PostgresDatabase:
     @property
     def safe_url(self) -> str:
         """The address without its password, to show to people."""
-        parts = urlsplit(self.url)
+        url = re.sub(r"(?<=[?&])password=[^&]*", "password=***", self.url)
+        parts = urlsplit(url)
         if parts.password is None:
-            return self.url
+            return url
         host = parts.netloc.rpartition("@")[2]
         return urlunsplit(parts._replace(netloc=f"{parts.username}:***@{host}"))
 
-    @contextmanager
-    def _connection(self) -> Iterator[psycopg.Connection]:
+    def _take(self) -> psycopg.Connection:
         self._check_fork()
-        with self._room:
-            with self._lock:
-                connection = self._free.pop() if self._free else None
-                generation = self._generation
-            if connection is None:
-                connection = self.connect()
-            if self._unbroken_since is None:
-                self._unbroken_since = time.monotonic()
-            try:
-                if not self._checked:
-                    self._check_schema(connection)
-                yield connection
-            except BaseException:
-                connection.close()
-                raise
-            if connection.closed:
-                return
-            with self._lock:
-                if generation == self._generation:
-                    self._free.append(connection)
-                    return
-            connection.close()  # everything was closed while it was in use
+        connection = self._connections.take()
+        if self._unbroken_since is None:
+            self._unbroken_since = time.monotonic()
+        return connection
 
     def _check_schema(self, connection: psycopg.Connection) -> None:
-        migrate.check_version(self._version(connection), Dialect.POSTGRES, self.safe_url)
+        migrate.check_version(self._version(connection), Dialect.POSTGRES, self.safe_url, self.schema)
         self._checked = True
 
     def _version(self, connection: psycopg.Connection) -> int | None:
@@ -166,11 +157,7 @@ class PostgresDatabase:
         while True:
             tried += 1
             try:
-                with self._connection() as connection:
-                    if not atomic:
-                        return self._drive(connection, op)
-                    with connection.transaction():
-                        return self._drive(connection, op)
+                return self._run(op, atomic)
             except psycopg.Error as error:
                 self._note(error)
                 if not self._may_try_again(error, tried, again):
@@ -181,9 +168,27 @@ class PostgresDatabase:
                     raise
             time.sleep(random.random() * min(0.05 * 2**tried, 1.0))
 
+    def _run(self, op: Callable[[], Op[R]], atomic: bool) -> R:
+        connection = self._take()
+        try:
+            if not self._checked:
+                self._check_schema(connection)
+            if atomic:
+                with connection.transaction():
+                    result = self._drive(connection, op)
+            else:
+                result = self._drive(connection, op)
+        except BaseException:
+            self._connections.drop(connection)
+            raise
+        self._connections.give(connection)
+        return result
+
     def _note(self, error: psycopg.Error) -> None:
         if isinstance(error, _import_psycopg().OperationalError):
             self._unbroken_since = None
+            if error.sqlstate is None or error.sqlstate.startswith(_LOST):
+                self._connections.close()  # what ended one has most likely ended all: else each costs a try
         if error.sqlstate in _NO_PREPARED and self._prepare is not None:
             self._prepare = None
 
@@ -212,14 +217,35 @@ class PostgresDatabase:
     def _execute(self, connection: psycopg.Connection, call: Call | CopyIn) -> Rows:
         if isinstance(call, CopyIn):
             return self._copy(connection, call)
+        if call.name in _DIRECT and not self._clock.manual:
+            return self._execute_directly(connection, call)
         sql, order = self._compiled.get(call.name)
-        params = {
-            name: array_literal(value) if isinstance(value, list) else value for name, value in call.params.items()
-        }
-        if self._clock.manual and ("now" in order or "lease_now" in order):
-            params = {**params, "now": self._clock.now_us(), "lease_now": self._clock.lease_us()}
+        given = call.params
+        params = {name: given[name] for name in order if name not in CLOCKS}
+        for name, value in params.items():
+            if type(value) is list:
+                params[name] = array_literal(value)
+        if len(params) < len(order):  # the clock is moved by hand
+            params |= {"now": self._clock.now_us(), "lease_now": self._clock.lease_us()}
         cursor = connection.execute(sql, params)
-        return cursor.fetchall() if cursor.description is not None else ()
+        return cursor.fetchall() if cursor.pgresult is not None and cursor.pgresult.nfields else ()
+
+    def _execute_directly(self, connection: psycopg.Connection, call: Call) -> Rows:
+        """Run a statement whose answer nobody reads by libpq itself: a third less time than psycopg's cursor takes."""
+        sql, order = self._direct.get(call.name)
+        given = call.params
+        values = [None if (value := given[name]) is None else str(value).encode() for name in order]
+        libpq, name = connection.pgconn, call.name.encode()
+        if self._prepare is None:
+            result = libpq.exec_params(sql.encode(), values)
+        else:
+            marks = connection.__dict__  # what was prepared goes with the connection
+            if call.name not in marks:
+                _check_answer(libpq.prepare(name, sql.encode()))
+                marks[call.name] = True
+            result = libpq.exec_prepared(name, values)  # type: ignore[arg-type]  # None is NULL
+        _check_answer(result)
+        return ()
 
     def _copy(self, connection: psycopg.Connection, call: CopyIn) -> Rows:
         cursor = connection.cursor()
@@ -264,10 +290,17 @@ class PostgresDatabase:
         """A connection that listens."""
         return PostgresWaker(self.connect, channel_of(self.schema), listen=self._notify)
 
+    def notice(self, hint: Hint) -> tuple[str | None, str]:
+        """The channel and payload of a NOTIFY that says `hint`."""
+        return (channel_of(self.schema) if self._notify else None), payload_of(hint)
+
     def poke(self, hint: Hint) -> None:
         """Wake a worker that sleeps, if any does. After the commit, so that none that just fell asleep is missed."""
-        if not self._notify:
-            return
+        if self._notify:
+            self._check_fork()
+            self._poker.poke(hint)
+
+    def _send(self, hint: Hint) -> None:
         call = Call(
             "any_idle" if hint.kind == "jobs" else "notify",
             {"channel": channel_of(self.schema), "payload": payload_of(hint)},
@@ -286,7 +319,10 @@ class PostgresDatabase:
                 with self.connect() as connection, connection.transaction():
                     connection.execute("SET LOCAL lock_timeout = '3s'")
                     connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (f"duly migrate {self.schema}",))
-                    for sql in migration_sql(self.schema, self._version_or_none(connection), applied):
+                    present = self._version(connection)
+                    if present is not None and present > migrate.newest(Dialect.POSTGRES):
+                        migrate.check_version(present, Dialect.POSTGRES, self.safe_url, self.schema)
+                    for sql in migration_sql(self.schema, present, applied):
                         connection.execute(sql)
                 break
             except psycopg.errors.LockNotAvailable as error:
@@ -300,20 +336,14 @@ class PostgresDatabase:
                 raise self._explain(error) from error
         return applied
 
-    def _version_or_none(self, connection: psycopg.Connection) -> int | None:
-        return self._version(connection)
-
     def close(self) -> None:
         """Close every connection."""
         if self._pid != os.getpid():
             return
+        self._poker.close()
         for child in self._children:
             child.close()
-        with self._lock:
-            self._generation += 1
-            for connection in self._free:
-                connection.close()
-            self._free.clear()
+        self._connections.close()
 
     def _explain(self, error: psycopg.Error) -> DulyError:
         psycopg = _import_psycopg()
@@ -349,6 +379,12 @@ def migration_sql(schema: str, present: int | None, applied: list[int] | None = 
                 applied.append(step.version)
 
 
+def _check_answer(result: PGresult) -> None:
+    if result.status not in (1, 2):  # COMMAND_OK, TUPLES_OK
+        psycopg = _import_psycopg()
+        raise psycopg.errors.error_from_result(result)
+
+
 def _one(call: Call) -> Op[Rows]:
     return (yield call)
 
@@ -358,6 +394,7 @@ def _first_line(error: BaseException) -> str:
     return lines[0] if lines else type(error).__name__
 
 
+@cache
 def _import_psycopg() -> ModuleType:
     try:
         import psycopg

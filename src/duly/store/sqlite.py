@@ -365,6 +365,10 @@ class SqliteDatabase:
         self.read(_nothing)
         return SqliteWaker(self.path, worker_id, self._open(writer=False))
 
+    def notice(self, hint: Hint) -> tuple[str | None, str]:
+        """SQLite's workers are woken by `poke`."""
+        return None, ""
+
     def poke(self, hint: Hint) -> None:
         """Wake sleeping workers of other processes, by the sockets they wrote down."""
         try:

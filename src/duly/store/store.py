@@ -128,6 +128,9 @@ class Store:
 
     def enqueue(self, job: NewJob) -> Enqueued:
         """Store a job and wake a worker. May be repeated after a lost connection: the id is the caller's."""
+        if self.dialect is Dialect.POSTGRES and ops_enqueue.is_plain(job):
+            channel, payload = self.database.notice(Hint("jobs", job.queue, job.tenant, job.task))
+            return self.database.write(lambda: ops_enqueue.store_plain(job, channel, payload), atomic=False)
         single = job.unique_mode == "none"
         answer = self.database.write(lambda: ops_enqueue.enqueue(self.dialect, job), atomic=not single)
         self._wake_for(job)

@@ -133,9 +133,8 @@ class Drain:
         )
         self._threads = InlineThreadRunner(self._executor)
         self._loop = InlineAsyncRunner(self._executor, loop)
-        self._keeper = Service(
-            "keeper", Keeper(app.store, self._worker_id, self._held, self._interrupt, lease=LEASE).step
-        )
+        keeper = Keeper(app.store, self._worker_id, self._held, self._interrupt, lease=LEASE)
+        self._keeper = Service("keeper", lambda: min(keeper.watch(), keeper.step()))
         self._slots = Slots({}, [])
         self._claimed = 0
         self._settled: Settled | None = None

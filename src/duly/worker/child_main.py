@@ -28,6 +28,7 @@ from duly.domain.json import describe_exception
 from duly.domain.records import Claimed
 from duly.worker.context import CURRENT, Run
 from duly.worker.executor import Concluded, Executor
+from duly.worker.hooks import run_hook, run_hook_whatever
 from duly.worker.lifeline import end_with_parent
 from duly.worker.locate import Address, Place, Post, find
 from duly.worker.registry import Registry, TaskDefinition
@@ -119,10 +120,7 @@ class Child:
             self._done += 1
         for registry in self._registries.values():
             for hook in registry.on_stop:
-                try:
-                    hook()
-                except Exception:
-                    log.exception("shutdown hook %r raised", hook)
+                run_hook_whatever(hook)
 
     # -- one job ------------------------------------------------------------------------------------------------------
 
@@ -157,7 +155,7 @@ class Child:
                 del os.environ[LOADING]
             if place.registry is not None and id(place.registry) not in self._registries:
                 for hook in place.registry.on_start:
-                    hook()
+                    run_hook(hook)
                 self._registries[id(place.registry)] = place.registry
             self._places[name] = place
         return place

@@ -272,7 +272,7 @@ class Claimer:
 
     def _start_suspect(self, lanes: Lanes, key: tuple[str, str]) -> None:
         task = self._registry.tasks[key[1]]
-        asked = time.monotonic()
+        leased_at = lease_time()
         jobs = self._store.claim(
             lanes.queue,
             [Lane(*key)],
@@ -285,6 +285,6 @@ class Claimer:
         self._suspect_since = None
         if jobs:
             self._alone = True
-            self._start(task.kind, lanes.queue, jobs, asked)
+            self._start(task.kind, lanes.queue, jobs, leased_at)
         else:
             lanes.suspects.pop(key, None)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from duly.domain import outcome
 from duly.domain.durations import human
@@ -18,7 +18,11 @@ from duly.domain.json import decode, encode_result
 from duly.domain.records import Settled
 from duly.domain.retry import Backoff
 from duly.worker.context import Run
+from duly.worker.hooks import run_hook_whatever
 from duly.worker.registry import Registry
+
+if TYPE_CHECKING:
+    import asyncio
 
 log = logging.getLogger("duly.worker")
 
@@ -50,6 +54,8 @@ class Executor:
         self._crash_limit = crash_limit
         self._chance = chance
         self.around = bool(registry.around)
+        self.telling: set[asyncio.Task[None]] = set()
+        """Failure hooks under way on the event loop."""
 
     def admit(self, run: Run) -> bool:
         """Whether a run may begin. If not it is over: expired, cancelled, or given back."""
@@ -185,10 +191,27 @@ class Executor:
         if run.definition.on_failure is not None:
             hooks.insert(0, run.definition.on_failure)
         for hook in hooks:
+            run_hook_whatever(hook, run, error, on=self._tell_later)
+
+    def _tell_later(self, coroutine: Coroutine[Any, Any, object]) -> None:
+        """Run an async failure hook: on the loop that this is called on, without waiting, or else on one of its own."""
+        import asyncio  # here, so that `import duly` stays quick
+
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            asyncio.run(coroutine)
+            return
+
+        async def tell() -> None:
             try:
-                hook(run, error)
-            except BaseException:  # also SystemExit: a hook ends neither the slot nor the worker
-                log.exception("on_failure hook %r raised for job %s", hook, run.job.id)
+                await coroutine
+            except Exception:
+                log.exception("on_failure hook %r raised", coroutine)
+
+        task = loop.create_task(tell())
+        self.telling.add(task)
+        task.add_done_callback(self.telling.discard)
 
 
 def _log_failure(run: Run, settled: Settled) -> None:

@@ -68,12 +68,16 @@ def this_process() -> ProcessIdentity:
     )
 
 
-def is_gone(other: ProcessIdentity) -> bool:
-    """Whether it is certain, seen from here, that a process has ended."""
+def is_gone(other: ProcessIdentity, *, one_host: bool = False) -> bool:
+    """Whether it is certain, seen from here, that a process has ended.
+
+    `one_host`: all who use this database are on this machine, so a process of another boot has ended with that boot.
+    A host of the same name proves nothing: two machines may share one.
+    """
     if not other.boot_id or not boot_id():
         return False
     if other.boot_id != boot_id():
-        return other.host == platform.node()
+        return one_host
     if other.pid_namespace != pid_namespace():
         return False
     found = started_at(other.pid)

@@ -1,7 +1,8 @@
 """Keeps leases: renews what this worker really holds, learns of cancels, enforces timeouts, writes progress.
 
-On a thread and a connection of its own, so that neither a blocked event loop nor a busy pool stops it. Where a lease
-cannot be renewed in time the run is stopped before anybody else may start it.
+`step` talks to the database, on a thread and a connection of its own, so that neither a blocked event loop nor a busy
+pool stops it. `watch` never does, so that an outage cannot hold it up: it stops runs whose time is up, and runs whose
+lease could not be confirmed before anybody else may start them. If the lease turns out to hold, such a run goes on.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from collections.abc import Callable
 
 from duly.domain.errors import DulyError
 from duly.store.store import Store
-from duly.worker.context import Run
+from duly.worker.context import Run, lease_time
 
 log = logging.getLogger("duly.worker")
 
 TICK = 0.25
-CANCEL_EVERY = 0.9
+CANCEL_EVERY = 0.8
 PROGRESS_EVERY = 0.5
 
 
@@ -25,65 +26,43 @@ class Keeper:
     """Looks after the runs in `held`."""
 
     def __init__(
-        self, store: Store, worker_id: str, held: dict[str, Run], interrupt: Callable[[Run], None], *, lease: float
+        self,
+        store: Store,
+        worker_id: str,
+        held: dict[str, Run],
+        interrupt: Callable[[Run], None],
+        *,
+        lease: float,
+        renew_every: float | None = None,
     ) -> None:
         self._store = store
         self._worker_id = worker_id
         self._held = held
         self._interrupt = interrupt
         self._lease = lease
+        self._renew_every = lease / 3 if renew_every is None else min(renew_every, lease / 3)
         self._next_cancel = 0.0
         self._next_progress = 0.0
-        self._failing_since: float | None = None
+        self._failing = False
+        self._watched_at = lease_time()
         self.look_for_cancels = False
 
-    def step(self) -> float:
-        """Do what is due. Returns how long until the next look."""
+    # -- without the database -----------------------------------------------------------------------------------
+
+    def watch(self) -> float:
+        """Stop runs whose time is up or whose lease nobody could confirm. Returns how long until the next look."""
+        now, before = lease_time(), self._watched_at
+        self._watched_at = now
         runs = list(self._held.values())
         if not runs:
             return 1.0
-        now = time.monotonic()
-        pause = self._time_out(runs)
-        self._fence(runs, now)
-        try:
-            self._renew(runs, now)
-            self._cancels(runs, now)
-            self._write_progress(runs, now)
-            self._failing_since = None
-        except DulyError as error:
-            if self._failing_since is None:
-                self._failing_since = now
-                log.warning("leases cannot be renewed: %s; going on", error)
-        return pause
-
-    def _renew(self, runs: list[Run], now: float) -> None:
-        """Extend the leases older than a third; what no longer holds is stopped."""
-        due = [run for run in runs if now - run.leased_at >= self._lease / 3 and not run.lost]
-        if not due:
-            return
-        sent = time.monotonic()
-        still = self._store.renew([(run.job.id, run.job.token) for run in due], int(self._lease * 1e6))
-        for run in due:
-            asked = still.get(run.job.id)
-            if asked is not None:
-                run.leased_at = sent
-                if asked and run.cancel_reason is None:
-                    self.look_for_cancels = True
-            elif run.phase != 2 and self._held.get(run.job.id) is run:
-                self._lose(run, "its lease was given to another worker")
-
-    def _fence(self, runs: list[Run], now: float) -> None:
-        """Stop runs whose lease will have passed before the next look, since nobody could confirm it."""
-        for run in runs:
-            if not run.lost and now - run.leased_at >= self._lease * 0.9:
-                self._lose(run, "its lease could not be renewed in time")
-
-    def _lose(self, run: Run, why: str) -> None:
-        run.lost = True
-        log.warning("job %s (%s) stopped: %s", run.job.id, run.job.task, why)
-        self._interrupt(run)
-        if run.phase == 0:
-            self._held.pop(run.job.id, None)
+        frozen = now - before > max(1.0 + 2 * TICK, self._lease / 3)
+        if not frozen:  # else all of us stood still, or the machine slept: `step` asks first whether the leases hold
+            for run in runs:
+                if not run.lost and not run.fenced and now - run.leased_at >= self._lease * 0.9:
+                    run.fenced = True
+                    self._stop(run, "its lease could not be renewed in time")
+        return min(TICK, self._lease / 10, self._time_out(runs))
 
     def _time_out(self, runs: list[Run]) -> float:
         """Flag runs whose time is up. Returns how long until the next could be."""
@@ -100,8 +79,50 @@ class Keeper:
                 pause = min(pause, left + 0.001)
         return pause
 
-    def _cancels(self, runs: list[Run], now: float) -> None:
-        """Learn which runs people asked to stop: at a hint, and by looking every second."""
+    def _stop(self, run: Run, why: str) -> None:
+        log.warning("job %s (%s) stopped: %s", run.job.id, run.job.task, why)
+        self._interrupt(run)
+
+    # -- with the database --------------------------------------------------------------------------------------
+
+    def step(self) -> float:
+        """Renew, look for cancels, write progress. Returns how long until the next look."""
+        runs = list(self._held.values())
+        if not runs:
+            return 1.0
+        try:
+            self._renew(runs)
+            self._cancels(runs)
+            self._write_progress(runs)
+            self._failing = False
+        except DulyError as error:
+            if not self._failing:
+                self._failing = True
+                log.warning("leases cannot be renewed: %s; going on", error)
+        return max(0.01, min(TICK, self._lease / 10, self._next_cancel - time.monotonic()))
+
+    def _renew(self, runs: list[Run]) -> None:
+        """Extend the leases that are old enough; what no longer holds is stopped, what holds after all goes on."""
+        sent = lease_time()
+        due = [run for run in runs if sent - run.leased_at >= self._renew_every and not run.lost]
+        if not due:
+            return
+        still = self._store.renew([(run.job.id, run.job.token) for run in due], int(self._lease * 1e6))
+        for run in due:
+            asked = still.get(run.job.id)
+            if asked is not None:
+                run.leased_at = sent
+                if run.fenced:
+                    run.regain()
+                if asked and run.cancel_reason is None:
+                    self.look_for_cancels = True
+            elif run.phase != 2 and self._held.get(run.job.id) is run:
+                run.lost = True
+                self._stop(run, "its lease was given to another worker")
+
+    def _cancels(self, runs: list[Run]) -> None:
+        """Learn which runs people asked to stop: at a hint, and by looking several times in two seconds."""
+        now = time.monotonic()
         if not self.look_for_cancels and now < self._next_cancel:
             return
         self.look_for_cancels, self._next_cancel = False, now + CANCEL_EVERY
@@ -112,7 +133,8 @@ class Keeper:
                 run.cancel_reason = reason or "cancelled"
                 self._interrupt(run)
 
-    def _write_progress(self, runs: list[Run], now: float) -> None:
+    def _write_progress(self, runs: list[Run]) -> None:
+        now = time.monotonic()
         if now < self._next_progress:
             return
         self._next_progress = now + PROGRESS_EVERY

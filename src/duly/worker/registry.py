@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from duly.domain.errors import DuplicateTask, UnknownTask
+from duly.domain.errors import ConfigurationError, DuplicateTask, UnknownTask
 from duly.domain.names import suggest
 from duly.domain.retry import DEFAULT, Backoff
 from duly.domain.signature import Signature
@@ -79,6 +79,11 @@ class Registry:
 
     def add_around(self, function: Callable[[Any], object]) -> None:
         """Register middleware: a context manager factory, or a generator function with one yield."""
+        if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+            raise ConfigurationError(
+                f"middleware {_where(function)} is async, and it surrounds `def` tasks too. "
+                "Write a plain generator with one yield: around an `async def` task it runs on the loop"
+            )
         if inspect.isgeneratorfunction(function):
             self.around.append(contextmanager(function))
         else:

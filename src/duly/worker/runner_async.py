@@ -11,6 +11,7 @@ import contextlib
 import threading
 import time
 from collections import deque
+from collections.abc import Coroutine
 from contextvars import Context, copy_context
 from typing import Any
 
@@ -18,6 +19,7 @@ from duly.worker.context import CURRENT, Run
 from duly.worker.executor import Executor
 
 YIELD_AFTER_NS = 2_000_000
+TELL_SECONDS = 0.5
 
 
 class AsyncRunner:
@@ -48,6 +50,13 @@ class AsyncRunner:
         self._stopped = asyncio.Event()
         self._ready.set()
         await self._stopped.wait()
+        if self._executor.telling:
+            await asyncio.wait(self._executor.telling, timeout=TELL_SECONDS)
+
+    def run_here(self, coroutine: Coroutine[Any, Any, object]) -> object:
+        """Run a coroutine of a hook on the loop of the handlers, and wait for it."""
+        assert self._loop is not None
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
     def submit(self, runs: list[Run]) -> None:
         """Queue jobs; free slots take them at once."""
@@ -80,7 +89,8 @@ class AsyncRunner:
         if self._loop is not None:
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._stopped.set)
-        self._thread.join(timeout)
+        if self._thread.ident is not None:
+            self._thread.join(timeout)
 
     def _feed(self) -> None:
         """Start slots: few while handlers return at once, doubling as they wait."""

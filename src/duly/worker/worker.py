@@ -14,17 +14,19 @@ from typing import Protocol
 from duly.domain.errors import DulyError, WorkerError
 from duly.domain.ids import uuid7
 from duly.domain.outcome import released
-from duly.domain.records import WorkerRecord
+from duly.domain.records import ProcessIdentity, WorkerRecord
 from duly.maintenance.prune import Retention, prune_some
 from duly.maintenance.rescue import rescue_dead, rescue_lapsed
-from duly.store.database import Hint
+from duly.store.call import Dialect
+from duly.store.database import Hint, Waker
 from duly.store.store import Store
 from duly.worker import identity
 from duly.worker.capture import Capture
 from duly.worker.claimer import Claimer
-from duly.worker.context import Run
+from duly.worker.context import Run, lease_time
 from duly.worker.executor import Executor
 from duly.worker.finisher import Finisher
+from duly.worker.hooks import RunCoroutine, run_hook, run_hook_whatever
 from duly.worker.keeper import Keeper
 from duly.worker.registry import Kind, Registry
 from duly.worker.service import Service
@@ -45,6 +47,8 @@ class WorkerSettings:
     async_slots: int = 100
     process_slots: int = 2
     lease: float = 15.0
+    renew_every: float | None = None
+    """A third of the lease unless told otherwise."""
     grace: float = 25.0
     poll: float = 10.0
     crash_limit: int = 3
@@ -105,6 +109,9 @@ class Worker:
         self._peers: list[WorkerRecord] = []
         self._next_peers = self._next_see = self._next_prune = self._next_lapse = 0.0
         self._refresh_peers = True
+        self._out_of_touch = False
+        self._waker: Waker | None = None
+        self._upkept_at = self._awake_since = lease_time()
         kinds = {task.kind for task in registry}
         limits = {
             Kind.ASYNC: settings.async_slots,
@@ -134,14 +141,22 @@ class Worker:
             poll=self._poll,
             most=settings.max_jobs,
         )
-        self._keeper = Keeper(self._reserved[2], self.id, self._held, self._interrupt, lease=settings.lease)
-        self._claim_service = Service("claimer", self._claimer.step, on_error=self._lost_touch)
+        self._keeper = Keeper(
+            self._reserved[2],
+            self.id,
+            self._held,
+            self._interrupt,
+            lease=settings.lease,
+            renew_every=settings.renew_every,
+        )
+        self._claim_service = Service("claimer", self._claim, on_error=self._lost_touch)
+        self._watch_service = Service("watch", self._keeper.watch)
         self._finish_service = Service("finisher", self._finisher.step)
         self._keep_service = Service("keeper", self._keeper.step)
         self._listen_service = Service("listener", self._listen)
         self._upkeep_service = Service("upkeep", self._upkeep)
         self._finisher.wake = self._finish_service.wake
-        self._capture = Capture()
+        self._capture = Capture(self._held)
         self._clock_offset = 0
 
     # -- life -------------------------------------------------------------------------------------------------
@@ -152,30 +167,41 @@ class Worker:
             if self._state != "new":
                 raise WorkerError("this worker has already been started. Make a new one")
             self._state = "running"
+        try:
+            self._get_ready()
+        except BaseException:
+            self._sign_off()
+            raise
+        logging.getLogger().addHandler(self._capture)
+        for service in self._services():
+            service.start()
+        self._store.poke(Hint("workers"))
+
+    def _get_ready(self) -> None:
         self._clock_offset = self._store.now_us() - time.time_ns() // 1_000
         self._waker = self._store.waker(self.id)
         self._write_down()
         for task in self._registry:
             if task.concurrency is not None:
                 self._store.set_limit(task.name, task.concurrency)
-            self._store.release_parked(task.name, task.signature.fingerprint)
-        try:
-            for hook in self._registry.on_start:
-                hook()
-        except BaseException:
-            self._sign_off()
-            raise
-        logging.getLogger().addHandler(self._capture)
+            while self._store.release_parked(task.name, task.signature.fingerprint):
+                pass
         for runner in self._runners.values():
             runner.start()
-        for service in self._services():
-            service.start()
-        self._store.poke(Hint("workers"))
+        for hook in self._registry.on_start:
+            run_hook(hook, on=self._run_on_loop)
+
+    @property
+    def _run_on_loop(self) -> RunCoroutine | None:
+        """How to run a coroutine of a hook on the loop of the handlers, if there is one."""
+        runner = self._runners.get(Kind.ASYNC)
+        return None if runner is None else runner.run_here  # type: ignore[attr-defined]
 
     def _services(self) -> list[Service]:
         return [
             self._finish_service,
             self._keep_service,
+            self._watch_service,
             self._claim_service,
             self._listen_service,
             self._upkeep_service,
@@ -189,7 +215,7 @@ class Worker:
             queues=json.dumps([share.name for share in self.settings.queues]),
             tasks=json.dumps(sorted(self._registry.tasks)),
             slots=sum(pool.slots for pool in self._slots.pools.values()),
-            wake=self._waker.address,
+            wake=self._waker.address if self._waker else None,
             version=self.settings.version,
         )
 
@@ -244,6 +270,7 @@ class Worker:
             self._held.pop(run.job.id, None)
 
     def _shut_down(self) -> None:
+        assert self._waker is not None
         self._waker.close()
         for service in self._services():
             if service is not self._finish_service:
@@ -253,23 +280,21 @@ class Worker:
             self._finish_service.wake()
             time.sleep(0.005)
         self._finish_service.stop()
-        for runner in self._runners.values():
-            runner.stop(1.0)
         logging.getLogger().removeHandler(self._capture)
         for hook in self._registry.on_stop:
-            try:
-                hook()
-            except Exception:
-                log.exception("shutdown hook %r raised", hook)
+            run_hook_whatever(hook, on=self._run_on_loop)
         self._sign_off()
 
     def _sign_off(self) -> None:
+        for runner in self._runners.values():
+            runner.stop(1.0)
         try:
             self._store.remove_worker(self.id)
             self._store.poke(Hint("look"))
         except DulyError as error:
             log.warning("could not sign off: %s", error)
-        self._waker.dispose()
+        if self._waker is not None:
+            self._waker.dispose()
         for store in self._reserved:
             store.release()
         with self._lock:
@@ -311,14 +336,14 @@ class Worker:
         self._runners[kind].submit(runs)
         if idle:
             self._keep_service.wake()
+            self._watch_service.wake()
 
     def _take_back(self) -> None:
         """Give back what has not begun."""
         for runner in self._runners.values():
             for run in runner.take_back():
-                if not run.lost:
-                    run.phase = 2
-                    self._finisher.conclude((run, time.monotonic_ns(), released(run.job)))
+                run.phase = 2
+                self._finisher.conclude((run, time.monotonic_ns(), released(run.job)))
 
     def _interrupt(self, run: Run) -> None:
         self._runners[run.definition.kind].interrupt(run)
@@ -333,23 +358,32 @@ class Worker:
         self._claim_service.wake()
 
     def _poll(self) -> float:
+        assert self._waker is not None
         return min(self.settings.poll, self._waker.polls_every)
 
     def _now_us(self) -> int:
         return time.time_ns() // 1_000 + self._clock_offset
 
+    def _claim(self) -> float:
+        if self._out_of_touch:
+            self._give_back_unknown()
+            self._out_of_touch = False
+        return self._claimer.step()
+
     def _lost_touch(self, error: Exception) -> None:
-        """After an error the claim's reply may be lost: what the database says we hold and we do not know goes back."""
-        try:
-            unknown = [pair for pair in self._store.held_by(self.id) if pair[0] not in self._held]
-            time.sleep(0.05)
-            unknown = [pair for pair in unknown if pair[0] not in self._held]
-            if unknown:
-                self._store.give_back(unknown)
-        except DulyError:
-            return  # still out of touch: the next error comes here again
+        """After an error the claim's reply may be lost; as soon as the database answers again that is put right."""
+        self._out_of_touch = True
+
+    def _give_back_unknown(self) -> None:
+        """What the database says we hold, and we do not know of, goes back: nobody would ever run or renew it."""
+        known = {(run.job.id, run.job.token) for run in list(self._held.values())}
+        unknown = [pair for pair in self._store.held_by(self.id) if pair not in known]
+        if unknown:
+            log.warning("%d jobs whose claim was never answered go back", len(unknown))
+            self._store.give_back(unknown)
 
     def _listen(self) -> float:
+        assert self._waker is not None
         hints = self._waker.wait(30.0)
         if hints:
             if any(hint.kind == "cancel" for hint in hints):
@@ -375,6 +409,7 @@ class Worker:
 
     def _upkeep(self) -> float:
         now = time.monotonic()
+        self._note_awake()
         if now >= self._next_see:
             self._see(now)
         if now >= self._next_lapse:
@@ -396,12 +431,20 @@ class Worker:
         if lapse is not None:
             self._next_lapse = min(self._next_lapse, now + max(0.0, lapse / 1e6))
 
+    def _note_awake(self) -> None:
+        """If this process stood still or the machine slept, so may others: give them time to renew their leases."""
+        now, before = lease_time(), self._upkept_at
+        self._upkept_at = now
+        if now - before > max(10.0, self.settings.lease / 2):
+            self._awake_since = now
+
     def _rescue_lapsed(self, now: float) -> None:
         """Rescue what has lapsed. Leases only ever grow, so nothing can lapse before the earliest one."""
         self._next_lapse = now + self.settings.lease
         lease_us = int(self.settings.lease * 1e6)
-        if self._store.database.unbroken_us() < lease_us:
-            self._next_lapse = now + max(0.2, (lease_us - self._store.database.unbroken_us()) / 1e6)
+        unbroken = min(self._store.database.unbroken_us(), int((lease_time() - self._awake_since) * 1e6))
+        if unbroken < lease_us:
+            self._next_lapse = now + max(0.2, (lease_us - unbroken) / 1e6)
             return
         rescue_lapsed(self._store, lease_us=lease_us, crash_limit=self.settings.crash_limit)
         lapse = self._store.next_lapse_us()
@@ -413,12 +456,15 @@ class Worker:
         if self._refresh_peers or now >= self._next_peers:
             self._refresh_peers, self._next_peers = False, now + 60.0
             self._peers = [worker for worker in self._store.workers() if worker.id != self.id]
-        dead = [worker for worker in self._peers if identity.is_gone(worker.process)]
+        dead = [worker for worker in self._peers if self._is_gone(worker.process)]
         if dead:
-            rescue_dead(self._store, dead, identity.is_gone, crash_limit=self.settings.crash_limit)
+            rescue_dead(self._store, dead, self._is_gone, crash_limit=self.settings.crash_limit)
             self._refresh_peers = True
             self._claimer.hint([Hint("look")])
             self._claim_service.wake()
+
+    def _is_gone(self, process: ProcessIdentity) -> bool:
+        return identity.is_gone(process, one_host=self._store.dialect is Dialect.SQLITE)
 
     # -- for those who watch ----------------------------------------------------------------------------------
 

@@ -268,3 +268,37 @@ BEGIN
     RETURN new_id;
 END
 $$;
+
+-- One plain job in one round trip: store it, commit, and only then see whether a worker sleeps that must be woken.
+-- For our own autocommit connections; inside a transaction duly.enqueue or the plain statements do.
+CREATE PROCEDURE duly.store_job(
+    job_id       uuid,
+    task         text,
+    queue        text,
+    tenant       text,
+    args         json,
+    priority     smallint,
+    max_attempts integer,
+    horizon      bigint,
+    channel      text,
+    payload      text,
+    now_us       bigint
+) LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO duly.jobs (id, task, queue, tenant, args, priority, max_attempts, created_at)
+    VALUES (store_job.job_id, store_job.task, store_job.queue, store_job.tenant, store_job.args, store_job.priority,
+            store_job.max_attempts, store_job.now_us)
+    ON CONFLICT DO NOTHING;
+    IF FOUND THEN
+        INSERT INTO duly.waiting (queue, tenant, task, rank, id, run_at, priority)
+        VALUES (store_job.queue, store_job.tenant, store_job.task,
+                store_job.now_us - store_job.priority::bigint
+                    * (COALESCE((SELECT q.horizon_us FROM duly.queues q WHERE q.name = store_job.queue), store_job.horizon) / 100),
+                store_job.job_id, store_job.now_us, store_job.priority);
+    END IF;
+    COMMIT;
+    IF store_job.channel IS NOT NULL AND EXISTS (SELECT 1 FROM duly.workers w WHERE w.idle) THEN
+        PERFORM pg_notify(store_job.channel, store_job.payload);
+    END IF;
+END
+$$;

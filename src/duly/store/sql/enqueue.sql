@@ -1,3 +1,7 @@
+-- name: store_job [postgres] Store one plain job, commit, wake a sleeping worker: one round trip, on our own connections.
+CALL duly.store_job(:id::uuid, :task::text, :queue::text, :tenant::text, :args::json, :priority::smallint, :max_attempts::integer,
+                    :horizon::bigint, :channel::text, :payload::text, :now)
+
 -- name: enqueue_due [postgres] Store one job and put it, due now, into its lane. No row back if the id exists.
 WITH job AS (
     INSERT INTO duly.jobs (id, task, queue, tenant, args, priority, max_attempts, retry, timeout_us, expires_at,

@@ -1,0 +1,511 @@
+"""PostgreSQL alone: lost connections and servers, bad addresses, plans that use the indexes on a large table."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import psycopg
+import pytest
+
+from duly.domain.clock import SystemClock
+from duly.domain.errors import (
+    ConfigurationError,
+    DatabaseError,
+    DatabaseUnavailable,
+    SchemaMissing,
+)
+from duly.domain.ids import uuid7, uuid7_many
+from duly.domain.records import Lane, NewJob, Settled
+from duly.domain.states import State
+from duly.store import ops_claim, ops_enqueue, ops_settle, ops_upkeep
+from duly.store.call import Call, CopyIn, Dialect, Op, Rows
+from duly.store.postgres import PLANNER, PostgresDatabase
+from duly.store.statements import Compiled
+from duly.store.store import Store, open_database
+from tests.clock import ManualClock
+from tests.databases import Databases, Kind
+from tests.postgres import PostgresServer
+from tests.store.factory import WORKER, Factory, succeeded
+from tests.store.raw import Raw
+
+LEASE_US = 15_000_000
+LANE = [Lane("", "send")]
+
+
+@pytest.fixture
+def pg(pg_url: str) -> Iterator[Factory]:
+    clock, raw = ManualClock(), Raw(pg_url)
+    store = Store(open_database(pg_url, clock))
+    yield Factory(store, clock, raw)
+    store.close()
+    raw.close()
+
+
+def new_job(**options: Any) -> NewJob:
+    return NewJob(id=uuid7(), task="send", args="{}", **options)
+
+
+def cut_connections(raw: Raw) -> int:
+    """End every connection of the store, as a restart or a firewall does."""
+    rows = raw.rows("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'duly'")
+    return len(rows)
+
+
+def open_connections(store: Store, n: int) -> None:
+    """Have the store open `n` connections, which it then keeps."""
+    barrier = threading.Barrier(n)
+
+    def op() -> Op[None]:
+        yield Call("clock", {"queue": "", "horizon": 0})
+        barrier.wait(20)
+
+    with ThreadPoolExecutor(n) as pool:
+        list(pool.map(lambda _: store.run(op), range(n)))
+
+
+# -- lost connections ---------------------------------------------------------------------------------------------
+
+
+def test_every_operation_goes_on_after_its_connection_was_cut(pg: Factory) -> None:
+    store, raw = pg.store, pg.raw
+    job_id = uuid7()
+    store.counts()
+    steps: list[Callable[[], Any]] = [
+        lambda: store.enqueue(NewJob(id=job_id, task="send", args="{}")),
+        lambda: store.enqueue_many(new_job(), [(each, "{}", None) for each in uuid7_many(3)]),
+        lambda: store.lanes("default"),
+        lambda: store.promote(),
+        lambda: store.cancel(job_id, "enough"),
+        lambda: store.retry(job_id),
+        lambda: store.set_priority(job_id, 3),
+        lambda: store.counts(),
+        lambda: store.prune_jobs(State.FAILED, 1),
+    ]
+    for step in steps:
+        assert cut_connections(raw) == 1
+        step()
+    assert raw.count("jobs") == raw.count("waiting") == 4
+
+
+def test_one_cut_of_many_idle_connections_costs_one_repetition(pg: Factory) -> None:
+    """All of them are gone: trying them one after the other would use up the tries."""
+    open_connections(pg.store, 8)
+    assert cut_connections(pg.raw) == 8
+    job_id = pg.enqueue()
+    assert pg.state(job_id) == "queued"
+
+
+def test_a_claim_is_not_repeated_blindly_and_works_the_next_time(pg: Factory) -> None:
+    open_connections(pg.store, 4)
+    pg.enqueue()
+    cut_connections(pg.raw)
+    with pytest.raises(DatabaseUnavailable, match="lost postgresql://"):
+        pg.claim()
+    assert len(pg.claim()) == 1
+
+
+@pytest.mark.parametrize("how", ["one", "many", "unique", "many unique"])
+def test_an_enqueue_is_repeated_safely_when_the_reply_was_lost(
+    pg: Factory, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """F14: the connection is cut after the commit and before we hear of it."""
+    database = pg.store.database
+    assert isinstance(database, PostgresDatabase)
+    drive, cuts = PostgresDatabase._drive, iter([True])
+
+    def drive_and_cut(self: PostgresDatabase, connection: psycopg.Connection, op: Callable[[], Op[Any]]) -> Any:
+        answer = drive(self, connection, op)
+        if self is database and next(cuts, False):
+            connection.execute("COMMIT")
+            raise psycopg.OperationalError("server closed the connection unexpectedly")
+        return answer
+
+    monkeypatch.setattr(PostgresDatabase, "_drive", drive_and_cut)
+    unique = {"unique_mode": "skip", "unique_scope": "live"} if "unique" in how else {}
+    keys = "abc" if unique else (None,) * 3
+    if "many" in how:
+        rows = [(job_id, "{}", key) for job_id, key in zip(uuid7_many(3), keys, strict=True)]
+        answers = pg.store.enqueue_many(new_job(**unique), rows)
+        assert [answer.created for answer in answers] == [True] * 3
+    else:
+        assert pg.store.enqueue(new_job(unique_key=keys[0], **unique)).created
+    n = 3 if "many" in how else 1
+    assert (pg.raw.count("jobs"), pg.raw.count("waiting")) == (n, n)
+    assert next(cuts, "cut") == "cut"
+
+
+def test_a_settle_is_repeated_safely_when_the_reply_was_lost(pg: Factory, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = pg.running()
+    drive, cuts = PostgresDatabase._drive, iter([True])
+
+    def drive_and_cut(self: PostgresDatabase, connection: psycopg.Connection, op: Callable[[], Op[Any]]) -> Any:
+        answer = drive(self, connection, op)
+        if next(cuts, False):
+            raise psycopg.OperationalError("server closed the connection unexpectedly")
+        return answer
+
+    monkeypatch.setattr(PostgresDatabase, "_drive", drive_and_cut)
+    assert pg.settle(succeeded(job)) == {job.id}
+    assert pg.raw.count("runs") == 1
+    assert pg.raw.one("SELECT runs FROM duly.rollups") == 1
+
+
+def test_a_transaction_cut_in_the_middle_leaves_nothing_and_is_done_whole(pg: Factory) -> None:
+    cuts = iter([True])
+
+    def op() -> Op[None]:
+        yield from ops_enqueue.enqueue(Dialect.POSTGRES, new_job())
+        if next(cuts, False):
+            cut_connections(pg.raw)
+        yield from ops_enqueue.enqueue(Dialect.POSTGRES, new_job())
+
+    pg.store.run(op)
+    assert pg.raw.count("jobs") == 2
+
+
+@pytest.mark.parametrize("mode", ["fast", "immediate"])
+def test_a_restart_of_the_server_is_survived_without_a_new_start(pg_server: PostgresServer, mode: Any) -> None:
+    store = Store.open(pg_server.url())
+    store.migrate()
+    reserved = store.reserved("lease keeper")
+    job = new_job()
+    store.enqueue(job)
+    (claimed,) = store.claim("default", LANE, 1, worker_id=WORKER, lease_us=LEASE_US)
+    pg_server.stop(mode)
+    with pytest.raises(DatabaseUnavailable, match="postgresql://"):
+        store.counts()
+    with pytest.raises(DatabaseUnavailable, match=r"cannot connect to postgresql://.*Check the address"):
+        store.enqueue(new_job())
+    assert store.database.unbroken_us() == 0
+    pg_server.start()
+    assert reserved.renew([(claimed.id, claimed.token)], LEASE_US) == {job.id: False}
+    assert store.settle([Settled(claimed.id, claimed.token, "succeeded", "succeeded")]) == {job.id}
+    assert store.enqueue(new_job()).created
+    store.close()
+
+
+def test_a_server_that_has_just_started_robs_no_one(pg_server: PostgresServer) -> None:
+    """After an outage leases have lapsed although their workers live: those have a whole lease to renew."""
+    store = Store.open(pg_server.url())
+    store.migrate()
+    store.enqueue(new_job())
+    store.claim("default", LANE, 1, worker_id=WORKER, lease_us=-1)
+    assert store.lapsed(lease_us=3_600_000_000) == []
+    assert len(store.lapsed(lease_us=-1_000_000)) == 1
+    store.close()
+
+
+def test_unbroken_time_counts_from_the_last_break(pg: Factory) -> None:
+    database = pg.store.database
+    assert database.unbroken_us() == 0
+    pg.store.counts()
+    first = database.unbroken_us()
+    pg.store.counts()
+    assert database.unbroken_us() > first > 0
+    cut_connections(pg.raw)
+    with pytest.raises(DatabaseUnavailable):
+        pg.claim()
+    assert database.unbroken_us() == 0
+
+
+def test_a_pool_of_one_connection_makes_progress(pg_url: str) -> None:
+    store = Store(PostgresDatabase(pg_url, SystemClock(), size=1))
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: store.enqueue(new_job()), range(40)))
+    raw = Raw(pg_url)
+    assert raw.count("jobs") == 40
+    assert raw.one("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'duly'") == 1
+    raw.close()
+    store.close()
+
+
+def test_reserved_connections_cannot_be_taken_by_others(pg_url: str) -> None:
+    store = Store(PostgresDatabase(pg_url, SystemClock(), size=1))
+    reserved = store.reserved("lease keeper")
+    busy, go_on = threading.Event(), threading.Event()
+
+    def op() -> Op[None]:
+        yield Call("clock", {"queue": "", "horizon": 0})
+        busy.set()
+        go_on.wait(20)
+
+    with ThreadPoolExecutor(1) as pool:
+        holding = pool.submit(store.run, op)
+        busy.wait(20)
+        assert reserved.renew([(uuid7(), 1)], LEASE_US) == {}
+        go_on.set()
+        holding.result()
+    store.close()
+
+
+def test_errors_leave_no_connection_behind(pg_url: str) -> None:
+    """F23: a hundred refused operations, and the store still has one connection."""
+    store = Store.open(pg_url)
+    for _ in range(100):
+        with pytest.raises(DatabaseError, match="refused an operation"):
+            store.enqueue(new_job(priority=1000))
+    raw = Raw(pg_url)
+    assert raw.one("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'duly'") <= 1
+    raw.close()
+    store.close()
+
+
+def test_a_forked_child_opens_connections_of_its_own(pg_url: str) -> None:
+    store = Store.open(pg_url)
+    job = new_job()
+    store.enqueue(job)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            store.enqueue(new_job())
+            os.write(writing, str(len(store.counts().waiting)).encode())
+            store.close()
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(reading, 10) == b"1"
+    assert store.get(job.id) is not None
+    assert store.counts().waiting[0][3] == 2
+    os.close(reading)
+    os.close(writing)
+    store.close()
+
+
+# -- bad addresses and rights -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://127.0.0.1:1/none",
+        "postgresql://localhost:notaport/db",
+        "postgresql:///db?host=/nowhere",
+        "postgresql://host.invalid/db",
+        "postgres://127.0.0.1:1/none",
+    ],
+)
+def test_an_address_where_nobody_answers_is_named(url: str) -> None:
+    store = Store.open(url)
+    with pytest.raises(DatabaseUnavailable, match=re.escape(f"cannot connect to {url}: ")):
+        store.enqueue(new_job())
+    store.close()
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql://me:s3cret@127.0.0.1:1/none", "postgresql://127.0.0.1:1/none?user=me&password=s3cret"]
+)
+def test_a_password_is_not_shown(url: str) -> None:
+    store = Store.open(url)
+    with pytest.raises(DatabaseUnavailable) as caught:
+        store.counts()
+    assert "s3cret" not in str(caught.value)
+    assert "127.0.0.1" in str(caught.value)
+    store.close()
+
+
+@pytest.mark.parametrize("url", ["mysql://x/y", "postgre://x/y", "duly.db", "", "://"])
+def test_an_address_that_is_none_of_ours_is_refused_with_examples(url: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"sqlite:///file\.db.*postgresql://user@host/database"):
+        Store.open(url)
+
+
+def test_options_in_the_address_are_kept(pg_url: str) -> None:
+    """Some providers route by them."""
+    url = f"{pg_url}&application_name=mine&options=-c%20work_mem%3D7MB"
+    store = Store.open(url)
+    store.counts()
+    raw = Raw(pg_url)
+    assert raw.one("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'mine'") == 1
+    raw.close()
+    database = store.database
+    assert isinstance(database, PostgresDatabase)
+    with database.connect() as connection:
+        (memory,) = connection.execute("SHOW work_mem").fetchone() or ("",)
+        (scans,) = connection.execute("SHOW enable_seqscan").fetchone() or ("",)
+    assert (memory, scans) == ("7MB", "off")
+    store.close()
+
+
+def test_a_database_that_cannot_be_written_says_so(pg: Factory) -> None:
+    name = pg.raw.one("SELECT current_database()")
+    pg.raw.rows(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+    with pytest.raises(DatabaseUnavailable, match=r"is read-only.*Connect to the primary"):
+        pg.enqueue()
+    pg.raw.rows("SET default_transaction_read_only = off")
+    pg.raw.rows(f"ALTER DATABASE {name} RESET default_transaction_read_only")
+    pg.store.close()
+    assert pg.enqueue()
+
+
+def test_a_user_without_rights_is_told_what_to_grant(pg_url: str, pg: Factory) -> None:
+    user = f"guest_{os.getpid()}"
+    pg.raw.rows(f"CREATE ROLE {user} LOGIN")
+    pg.raw.rows(f"GRANT USAGE ON SCHEMA duly TO {user}")
+    pg.raw.rows(f"GRANT SELECT ON duly.schema_version TO {user}")
+    store = Store.open(pg_url.replace("postgres@", f"{user}@"))
+    with pytest.raises(DatabaseError, match=r"permission denied.*Grant this user the rights to schema duly"):
+        store.enqueue(new_job())
+    store.close()
+    pg.raw.rows(f"DROP OWNED BY {user}")
+    pg.raw.rows(f"DROP ROLE {user}")
+
+
+def test_tables_dropped_under_a_running_program_are_missed_by_name(pg: Factory) -> None:
+    pg.store.counts()
+    pg.raw.rows("DROP SCHEMA duly CASCADE")
+    with pytest.raises(DatabaseError, match="Run: duly migrate --url postgresql://"):
+        pg.enqueue()
+    with pytest.raises(SchemaMissing):
+        pg.enqueue()
+
+
+def test_without_psycopg_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    store = Store.open("postgresql:///x")
+    with pytest.raises(ConfigurationError, match=r"pip install 'duly\[postgres\]'"):
+        store.counts()
+
+
+# -- plans --------------------------------------------------------------------------------------------------------
+
+BIG = """
+INSERT INTO duly.jobs (id, task, args, created_at)
+SELECT ('00000000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, 't' || n % 7, '{}', n
+FROM generate_series(1, 200000) n;
+INSERT INTO duly.waiting (queue, suspect, tenant, task, rank, id, run_at, priority)
+SELECT 'default', 0, '', task, created_at, id, created_at, 0 FROM duly.jobs WHERE created_at <= 120000;
+INSERT INTO duly.scheduled (id, run_at, queue, tenant, task, priority)
+SELECT id, created_at * 1000000, 'default', '', task, 0 FROM duly.jobs WHERE created_at BETWEEN 120001 AND 160000;
+INSERT INTO duly.running (id, token, queue, tenant, task, priority, run_at, attempt, crashes, hold, limited,
+                          worker_id, claimed_at, leased_until)
+SELECT id, 1, 'default', '', task, 0, 1, 1, 0, 0, created_at % 2 = 0,
+       '00000000-0000-4000-8000-000000000001', 1, 9000000000000000 FROM duly.jobs
+WHERE created_at BETWEEN 160001 AND 162000;
+INSERT INTO duly.ended (id, state, finished_at, token, attempt, crashes)
+SELECT id, 'succeeded', created_at, 1, 1, 0 FROM duly.jobs WHERE created_at > 162000;
+INSERT INTO duly.unique_keys (tenant, key, job_id, scope)
+SELECT '', 'k' || created_at, id, 2 FROM duly.jobs WHERE created_at <= 20000;
+"""
+IDS = [f"00000000-0000-7000-8000-{n:012x}" for n in range(160_001, 160_101)]
+
+
+@pytest.fixture(scope="module")
+def big(databases: Databases) -> Iterator[str]:
+    """A database with 200,000 jobs, once without statistics and then with."""
+    with databases.fresh(Kind.PG18) as url:
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("ALTER TABLE duly.waiting SET (autovacuum_enabled = off)")
+            connection.execute(BIG.encode())
+        yield url
+
+
+def plans(url: str, op: Op[Any], rows: Callable[[Call], Rows] = lambda _: ()) -> dict[str, str]:
+    """Explain every statement that an operation would run."""
+    compiled = Compiled(Dialect.POSTGRES, "pyformat", "duly", server_clock=True)
+    found: dict[str, str] = {}
+    with psycopg.connect(url, autocommit=True, options=PLANNER) as connection:
+        try:
+            call = next(op)
+            while True:
+                assert not isinstance(call, CopyIn)
+                sql, _ = compiled.get(call.name)
+                lines = connection.execute(f"EXPLAIN {sql}".encode(), dict(call.params)).fetchall()
+                found[call.name] = "\n".join(str(line[0]) for line in lines)
+                call = op.send(rows(call))
+        except StopIteration:
+            pass
+    return found
+
+
+def settled_batch() -> list[Settled]:
+    return [Settled(job_id, 1, "succeeded", "succeeded") for job_id in IDS]
+
+
+def claim_op(*, limited: bool = False) -> Op[Any]:
+    lanes = [Lane("", f"t{n}") for n in range(1 if limited else 7)]
+    return ops_claim.claim(
+        Dialect.POSTGRES, queue="default", from_lanes=lanes, n=500, worker_id=WORKER, lease_us=1, limited=limited
+    )
+
+
+OPERATIONS: dict[str, tuple[Callable[[], Op[Any]], str]] = {
+    "lanes": (lambda: ops_claim.lanes(Dialect.POSTGRES, "default", suspect=False), "waiting_lane"),
+    "claim": (claim_op, "waiting_lane"),
+    "claim with a limit": (lambda: claim_op(limited=True), "running_limited"),
+    "settle": (lambda: ops_settle.settle(Dialect.POSTGRES, settled_batch()), "running_pkey"),
+    "renew": (lambda: ops_settle.renew(Dialect.POSTGRES, [(job_id, 1) for job_id in IDS], 1), "running_pkey"),
+    "promote": (lambda: ops_upkeep.promote(Dialect.POSTGRES, 1_000), "scheduled_by_time"),
+    "next due": (ops_upkeep.next_due, "scheduled_by_time"),
+    "prune": (lambda: ops_upkeep.prune_jobs(Dialect.POSTGRES, State.SUCCEEDED, 1, 1_000), "ended_by_state"),
+    "enqueue": (lambda: ops_enqueue.enqueue(Dialect.POSTGRES, new_job()), ""),
+    "enqueue with a key": (
+        lambda: ops_enqueue.enqueue(
+            Dialect.POSTGRES, new_job(unique_key="k7", unique_mode="replace", unique_scope="live")
+        ),
+        "waiting_pkey",
+    ),
+}
+
+
+def answer(call: Call) -> Rows:
+    """What the statements in the middle of an operation come back with."""
+    match call.name:
+        case "lock_limit":
+            return [(10,)]
+        case "count_limited":
+            return [(3,)]
+        case "old_ended":
+            return [(job_id,) for job_id in IDS]
+        case "next_due" | "prune_jobs":
+            return [(1,)]
+        case "hold_key":
+            return [(IDS[0], None, 2)]
+        case _:
+            return ()
+
+
+@pytest.mark.parametrize("analysed", [False, True])
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_plans_use_the_indexes_on_a_large_table(big: str, name: str, analysed: bool) -> None:
+    """Also where statistics are missing: tables grow from nothing to a million rows between two runs of ANALYZE."""
+    if analysed:
+        with psycopg.connect(big, autocommit=True) as connection:
+            connection.execute("ANALYZE")
+    op, index = OPERATIONS[name]
+    found = plans(big, op(), answer)
+    for statement, plan in found.items():
+        scanned = set(re.findall(r"Seq Scan on (\w+)", plan)) - {"queues", "limits", "rollups"}
+        assert not scanned, f"{statement}:\n{plan}"
+    assert index in "\n".join(found.values())
+
+
+def test_a_claim_reads_little_more_than_it_takes(big: str) -> None:
+    compiled = Compiled(Dialect.POSTGRES, "pyformat", "duly", server_clock=True)
+    with psycopg.connect(big, options=PLANNER) as connection:
+        connection.execute("ANALYZE")
+        call = next(claim_op())
+        assert isinstance(call, Call)
+        sql, _ = compiled.get(call.name)
+        lines = connection.execute(f"EXPLAIN (ANALYZE, BUFFERS OFF, TIMING OFF) {sql}".encode(), dict(call.params))
+        text = "\n".join(str(line[0]) for line in lines)
+        connection.rollback()
+    walked = [float(n) * int(loops) for n, loops in re.findall(r"Index.*?actual rows=([\d.]+) loops=(\d+)", text)]
+    assert sum(walked) < 500 * 12, text
+
+
+def test_getting_one_job_probes_each_place_once(big: str) -> None:
+    compiled = Compiled(Dialect.POSTGRES, "pyformat", "duly", server_clock=True)
+    with psycopg.connect(big, options=PLANNER) as connection:
+        sql, _ = compiled.get("get_job")
+        lines = connection.execute(f"EXPLAIN {sql}".encode(), {"id": IDS[0]})
+        plan = "\n".join(str(line[0]) for line in lines)
+    assert "Seq Scan" not in plan
+    for place in ("scheduled", "waiting", "parked", "running", "ended"):
+        assert f"{place}_pkey" in plan

@@ -1,0 +1,744 @@
+"""SQLite alone: many processes and threads on one file, disks that fill, files that cannot be written, forks."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import resource
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from duly.domain.clock import SystemClock
+from duly.domain.errors import ConfigurationError, DatabaseError, DatabaseUnavailable, UnsupportedDatabase
+from duly.domain.ids import uuid7, uuid7_many
+from duly.domain.records import Lane, NewJob
+from duly.store import filesystem, ops_enqueue, sqlite
+from duly.store.call import Call, Dialect, Op
+from duly.store.database import Hint
+from duly.store.sqlite import SqliteDatabase
+from duly.store.sqlite_wake import LOOK_EVERY
+from duly.store.store import Store
+from tests.store import invariants
+from tests.store.factory import OTHER_WORKER, WORKER
+from tests.store.processes import PROGRAM, SOURCES, in_processes
+from tests.store.raw import Raw
+
+MOUNTS = """\
+/dev/sda1 / ext4 rw 0 0
+tmpfs /tmp tmpfs rw 0 0
+server:/home /home nfs4 rw 0 0
+/dev/sdb1 /home/local\\040disk xfs rw 0 0
+//nas/share /mnt/share cifs rw 0 0
+sshfs#x /mnt/ssh fuse.sshfs rw 0 0
+"""
+
+
+@pytest.fixture
+def path(sqlite_url: str) -> Path:
+    return Path(sqlite_url.removeprefix("sqlite:///"))
+
+
+@pytest.fixture
+def database(path: Path) -> Iterator[SqliteDatabase]:
+    database = SqliteDatabase(path, SystemClock(), busy_seconds=0.2)
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def store(database: SqliteDatabase) -> Store:
+    return Store(database)
+
+
+def new_job(**options: Any) -> NewJob:
+    return NewJob(id=uuid7(), task="t", args="{}", **options)
+
+
+def job_count(path: Path) -> int:
+    raw = Raw(f"sqlite:///{path}")
+    try:
+        return len(invariants.places_of(raw))
+    finally:
+        raw.close()
+
+
+# -- many at once -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("D1")
+def test_sixteen_processes_on_one_file_see_no_lock_and_share_no_job(sqlite_url: str) -> None:
+    """F38: each enqueues, claims, finishes and reads; an error in any of them would end it and fail the test."""
+    done = in_processes("hammer", 16, sqlite_url, 40)
+    raw = Raw(sqlite_url)
+    assert raw.count("jobs") == 16 * 40
+    assert sum(done) == raw.count("ended") == raw.count("runs")
+    assert raw.one("SELECT sum(runs) FROM duly.rollups") == sum(done)
+    assert raw.one("PRAGMA integrity_check") == "ok"
+    invariants.check(raw)
+    raw.close()
+
+
+def test_more_threads_than_fit_into_one_commit_all_get_their_answers(store: Store, path: Path) -> None:
+    ids = uuid7_many(sqlite.GROUP + 44)
+    holding, go_on = threading.Event(), threading.Event()
+
+    def hold() -> Op[None]:
+        holding.set()
+        go_on.wait(20)
+        yield Call("clock", {"queue": "", "horizon": 0})
+
+    with ThreadPoolExecutor(len(ids) + 1) as pool:
+        held = pool.submit(store.run, hold)
+        holding.wait(20)
+        waiting = [pool.submit(store.enqueue, NewJob(id=job_id, task="t", args="{}")) for job_id in ids]
+        while len(store.database._pending) < len(ids):  # type: ignore[attr-defined]
+            time.sleep(0.001)
+        go_on.set()
+        held.result()
+        assert [each.result() for each in waiting] == [(job_id, True) for job_id in ids]
+    assert job_count(path) == len(ids)
+
+
+@contextmanager
+def one_commit(store: Store, operations: list[Callable[[], Op[Any]]]) -> Iterator[list[Any]]:
+    """Have operations wait until all are there, so that they go into one commit. Yields their futures."""
+    holding, go_on = threading.Event(), threading.Event()
+
+    def hold() -> Op[None]:
+        holding.set()
+        go_on.wait(20)
+        yield Call("clock", {"queue": "", "horizon": 0})
+
+    with ThreadPoolExecutor(len(operations) + 1) as pool:
+        held = pool.submit(store.run, hold)
+        holding.wait(20)
+        futures = []
+        for n, operation in enumerate(operations, 1):
+            futures.append(pool.submit(store.run, operation))
+            while len(store.database._pending) < n:  # type: ignore[attr-defined]
+                time.sleep(0.001)
+        go_on.set()
+        held.result()
+        yield futures
+
+
+def enqueue_op(**options: Any) -> Callable[[], Op[Any]]:
+    job = new_job(**options)
+    return lambda: ops_enqueue.enqueue(Dialect.SQLITE, job)
+
+
+class Whim(Exception):
+    """An error that is none of the database's."""
+
+
+def enqueue_and_fail() -> Op[None]:
+    yield from ops_enqueue.enqueue(Dialect.SQLITE, new_job())
+    raise Whim("no")
+
+
+def test_in_one_commit_an_operation_that_fails_does_not_spoil_the_others(store: Store, path: Path) -> None:
+    operations = [enqueue_op(), enqueue_op(priority=1000), enqueue_op(), enqueue_and_fail, enqueue_op()]
+    store.counts()
+    with one_commit(store, operations) as futures:
+        for good in (0, 2, 4):
+            assert futures[good].result().created
+        with pytest.raises(DatabaseError, match="CHECK constraint failed: priority"):
+            futures[1].result()
+        with pytest.raises(Whim):
+            futures[3].result()
+    assert job_count(path) == 3
+
+
+def test_alone_too_an_operation_that_fails_leaves_nothing_and_its_error_stays_what_it_is(
+    store: Store, path: Path
+) -> None:
+    with pytest.raises(Whim):
+        store.run(enqueue_and_fail)
+    assert job_count(path) == 0
+    assert store.enqueue(new_job()).created
+
+
+def test_one_commit_serves_all_who_wait(store: Store, path: Path) -> None:
+    store.counts()
+    counting = sqlite3.connect(path)
+    version = counting.execute("PRAGMA data_version").fetchone()[0]
+    with one_commit(store, [enqueue_op() for _ in range(20)]) as futures:
+        for future in futures:
+            assert future.result().created
+    assert counting.execute("PRAGMA data_version").fetchone()[0] - version <= 2
+    counting.close()
+
+
+def test_a_thread_told_to_stop_while_it_commits_for_others_harms_none_of_them(store: Store, path: Path) -> None:
+    """Ctrl-C reaches the main thread in the middle of a commit that carries what other threads wait for."""
+    stop = iter([True])
+
+    def interrupted() -> Op[None]:
+        if next(stop, False):
+            raise KeyboardInterrupt
+        yield Call("clock", {"queue": "", "horizon": 0})
+
+    store.counts()
+    with one_commit(store, [enqueue_op(), interrupted, enqueue_op()]) as futures:
+        outcomes = [type(future.exception(20)) for future in futures]
+    assert outcomes.count(KeyboardInterrupt) <= 1
+    assert job_count(path) == outcomes.count(type(None)) - (KeyboardInterrupt not in outcomes)
+
+
+def test_a_write_waits_for_the_lock_of_another_process_and_then_goes_on(path: Path) -> None:
+    database = SqliteDatabase(path, SystemClock(), busy_seconds=20)
+    store = Store(database)
+    store.counts()
+    lock = os.open(f"{path}-duly.lock", os.O_RDWR)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(store.enqueue, new_job())
+        with pytest.raises(TimeoutError):
+            waiting.result(0.05)
+        fcntl.flock(lock, fcntl.LOCK_UN)
+        assert waiting.result(20).created
+    os.close(lock)
+    store.close()
+
+
+# -- locked, read-only, not a database ----------------------------------------------------------------------------
+
+
+def test_a_file_locked_by_another_program_is_named_and_mends_itself(store: Store, path: Path) -> None:
+    store.counts()
+    browser = sqlite3.connect(path, isolation_level=None)
+    browser.execute("BEGIN IMMEDIATE")
+    with pytest.raises(DatabaseUnavailable, match=r"has been locked by another program.*Look for a transaction left open"):
+        store.enqueue(new_job())
+    assert store.database.unbroken_us() < 100_000, "whoever cannot write must not judge who is alive"
+    assert store.counts().waiting == [], "readers go on"
+    browser.execute("ROLLBACK")
+    assert store.enqueue(new_job()).created
+    browser.close()
+
+
+def test_a_process_that_stopped_while_it_wrote_is_hinted_at(store: Store, path: Path) -> None:
+    store.counts()
+    lock = os.open(f"{path}-duly.lock", os.O_RDWR)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    with pytest.raises(DatabaseUnavailable, match="held by another process.*SIGSTOP"):
+        store.enqueue(new_job())
+    os.close(lock)
+    assert store.enqueue(new_job()).created
+
+
+def test_what_is_not_a_database_is_refused_and_left_alone(tmp_path: Path) -> None:
+    text = "Dear diary, this is not a database. " * 100
+    path = tmp_path / "diary.txt"
+    path.write_text(text)
+    store = Store.open(f"sqlite:///{path}")
+    with pytest.raises(UnsupportedDatabase, match=r"diary\.txt is not a sound SQLite database"):
+        store.enqueue(new_job())
+    store.close()
+    assert path.read_text() == text
+
+
+def test_a_folder_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    store = Store.open(f"sqlite:///{tmp_path}/nowhere/jobs.db")
+    for use in (store.counts, store.migrate):
+        with pytest.raises(DatabaseUnavailable, match=f"the folder {tmp_path}/nowhere does not exist. Create it first"):
+            use()
+    store.close()
+
+
+def test_a_folder_instead_of_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "jobs.db").mkdir()
+    store = Store.open(f"sqlite:///{tmp_path}/jobs.db")
+    with pytest.raises(DatabaseUnavailable, match=r"cannot open .*jobs\.db"):
+        store.counts()
+    store.close()
+
+
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///", "sqlite:///:memory:", "sqlite://relative.db"])
+def test_an_address_without_a_file_is_refused(url: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"names no file.*sqlite:///relative\.db"):
+        Store.open(url)
+
+
+READ_ONLY = """
+import sys
+from duly.domain.errors import DulyError
+from duly.domain.ids import uuid7
+from duly.domain.records import NewJob
+from duly.store.store import Store
+store = Store.open(sys.argv[1])
+try:
+    store.enqueue(NewJob(id=uuid7(), task="t", args="{}"))
+except DulyError as error:
+    print(type(error).__name__, error)
+"""
+
+
+@pytest.mark.parametrize("what", ["file", "folder"])
+def test_a_file_or_folder_that_may_not_be_written_is_named(path: Path, what: str) -> None:
+    """In a process without the rights of root, for whom there is no such thing."""
+    folder = path.parent
+    if os.geteuid() != 0:
+        path.chmod(0o444) if what == "file" else folder.chmod(0o555)
+        user = None
+    else:
+        user = "nobody"
+        for parent in [folder, *folder.parents[:3]]:
+            parent.chmod(parent.stat().st_mode | 0o055)
+        folder.chmod(0o777 if what == "file" else 0o755)
+    done = subprocess.run(
+        [sys.executable, "-c", READ_ONLY, f"sqlite:///{path}"],
+        env={"PYTHONPATH": SOURCES},
+        cwd="/",
+        user=user,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if "Permission denied" in done.stderr and "site-packages" in done.stderr:
+        pytest.skip("another user cannot run this Python")
+    folder.chmod(0o755)
+    if what == "file":
+        assert re.match(r"DatabaseUnavailable .*duly\.db is read-only: .*Give this user the right", done.stdout), done
+    else:
+        assert re.match(r"DatabaseUnavailable cannot make the lock file .*: Permission denied\.", done.stdout), done
+
+
+# -- network disks ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "where,kind",
+    [
+        ("/var/lib", "ext4"),
+        ("/tmp/x", "tmpfs"),
+        ("/tmpfoo", "ext4"),
+        ("/home/me", "nfs4"),
+        ("/home/local disk/me", "xfs"),
+        ("/mnt/share", "cifs"),
+        ("/mnt/ssh/deep/down", "fuse.sshfs"),
+    ],
+)
+def test_the_disk_that_a_folder_is_on_is_known(where: str, kind: str) -> None:
+    assert filesystem.kind_of(Path(where), MOUNTS) == kind
+    assert filesystem.is_network(Path(where), MOUNTS) == (kind in ("nfs4", "cifs", "fuse.sshfs"))
+
+
+def test_where_the_system_does_not_say_no_disk_is_refused() -> None:
+    assert not filesystem.is_network(Path("/home"), "")
+
+
+def test_a_network_disk_is_refused_before_anything_is_written_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """F42."""
+    kind_of = filesystem.kind_of
+    mounts = MOUNTS + f"server:/x {tmp_path} nfs rw 0 0\n"
+    monkeypatch.setattr(filesystem, "kind_of", lambda path, given=None: kind_of(path, given or mounts))
+    store = Store.open(f"sqlite:///{tmp_path}/jobs.db")
+    for use in (store.counts, store.migrate):
+        with pytest.raises(UnsupportedDatabase, match=r"on a network disk \(nfs\).*allow_network_disk"):
+            use()
+    store.close()
+    assert list(tmp_path.iterdir()) == []
+    forced = SqliteDatabase(tmp_path / "jobs.db", SystemClock(), allow_network_disk=True)
+    assert forced.migrate() == [1]
+    forced.close()
+
+
+def test_a_version_of_sqlite_that_is_too_old_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 34, 1))
+    store = Store.open(f"sqlite:///{tmp_path}/jobs.db")
+    with pytest.raises(UnsupportedDatabase, match=r"needs 3\.35 or newer"):
+        store.counts()
+
+
+# -- full disks ---------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def small_disk(folder: Path, size: str) -> Iterator[None]:
+    """A file system of a few megabytes, where this machine lets us make one."""
+    made = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", folder], capture_output=True, check=False)
+    if made.returncode:
+        pytest.skip("no file system can be mounted here")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
+
+
+def fill(store: Store, until: type[Exception]) -> tuple[int, str]:
+    """Enqueue until it fails. Returns how many jobs were stored, and the error."""
+    stored = 0
+    for _ in range(1_000):
+        rows = [(job_id, '{"x": "' + "y" * 2_000 + '"}', None) for job_id in uuid7_many(50)]
+        try:
+            store.enqueue_many(new_job(), rows)
+        except until as error:
+            return stored, str(error)
+        stored += 50
+    raise AssertionError("it never became full")
+
+
+def test_a_full_disk_is_named_loses_nothing_and_is_recovered_from(tmp_path: Path) -> None:
+    """F44."""
+    with small_disk(tmp_path, "3m"):
+        store = Store.open(f"sqlite:///{tmp_path}/jobs.db")
+        (tmp_path / "ballast").write_bytes(b"x" * 1_000_000)
+        stored, error = fill(store, DatabaseUnavailable)
+        assert re.search(r"cannot write .*(full|I/O error).*Free some space; nothing that was committed is lost", error)
+        assert stored > 0
+        assert sum(row[3] for row in store.counts().waiting) == stored
+        with pytest.raises(DatabaseUnavailable):
+            fill(store, KeyError)
+        (tmp_path / "ballast").unlink()
+        assert store.enqueue(new_job()).created
+        assert store.claim("default", [Lane("", "t")], 1, worker_id=WORKER, lease_us=1_000_000)
+        store.close()
+        assert job_count(tmp_path / "jobs.db") >= stored + 1
+
+
+def test_a_file_at_its_size_limit_is_named_loses_nothing_and_is_recovered_from(path: Path, store: Store) -> None:
+    """The same by a limit of the process, which is had everywhere: writing answers EFBIG."""
+    store.counts()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, before[1]))
+    try:
+        stored, error = fill(store, DatabaseUnavailable)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert "cannot write" in error
+    assert job_count(path) == stored
+    assert store.enqueue(new_job()).created
+
+
+def test_a_full_disk_fails_all_who_are_in_the_commit_and_stores_none_of_them(path: Path, store: Store) -> None:
+    store.counts()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    big = [enqueue_op(headers="h" * 400_000) for _ in range(4)]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 19, before[1]))
+    try:
+        with one_commit(store, [enqueue_op(), *big, enqueue_op()]) as futures:
+            errors = [future.exception(20) for future in futures]
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    failed = [error for error in errors if error is not None]
+    assert failed
+    assert all(isinstance(error, DatabaseUnavailable) for error in failed)
+    assert job_count(path) == len(errors) - len(failed)
+
+
+# -- the write-ahead log ------------------------------------------------------------------------------------------
+
+
+def test_commits_are_written_through(path: Path, store: Store, database: SqliteDatabase) -> None:
+    """F39: WAL with synchronous=FULL, so that a returned enqueue survives a power cut; NORMAL only if asked."""
+    store.enqueue(new_job())
+    assert database._writer is not None
+    assert database._writer.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert database._writer.execute("PRAGMA synchronous").fetchone() == (2,)
+    assert database._writer.execute("PRAGMA wal_autocheckpoint").fetchone() == (0,)
+    fast = SqliteDatabase(path, SystemClock(), synchronous="normal")
+    Store(fast).enqueue(new_job())
+    assert fast._writer is not None
+    assert fast._writer.execute("PRAGMA synchronous").fetchone() == (1,)
+    fast.close()
+
+
+def test_the_log_stays_short_while_others_read_all_the_time(sqlite_url: str, path: Path) -> None:
+    """F41: two readers that poll as dashboards do, and 60 MB written by another process."""
+    over, largest = threading.Event(), [0]
+    store = Store.open(sqlite_url)
+
+    def poll() -> None:
+        while not over.is_set():
+            store.counts()
+            largest[0] = max(largest[0], Path(f"{path}-wal").stat().st_size)
+
+    store.counts()
+    with ThreadPoolExecutor(2) as pool:
+        readers = [pool.submit(poll), pool.submit(poll)]
+        in_processes("write_on", 1, sqlite_url, 40_000)
+        over.set()
+        for reader in readers:
+            reader.result()
+    store.close()
+    assert path.stat().st_size > 30 << 20
+    assert largest[0] < 64 << 20
+
+
+def test_a_reader_that_stays_does_not_slow_every_write(store: Store, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a backup holds a snapshot the log cannot be cut; trying is limited to now and then."""
+    monkeypatch.setattr(sqlite, "CHECKPOINT_BYTES", 1 << 10)
+    monkeypatch.setattr(sqlite, "RESET_BYTES", 1 << 14)
+    store.enqueue_many(new_job(), [(job_id, "{}", None) for job_id in uuid7_many(200)])
+    backup = sqlite3.connect(path, isolation_level=None)
+    backup.execute("BEGIN")
+    backup.execute("SELECT count(*) FROM duly_jobs").fetchone()
+    began = time.monotonic()
+    for _ in range(40):
+        store.enqueue(new_job())
+    assert time.monotonic() - began < 40 * 0.05 / 2
+    backup.execute("COMMIT")
+    backup.close()
+
+
+def test_a_checkpoint_that_fails_does_not_unsay_the_commit(
+    database: SqliteDatabase, store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite, "CHECKPOINT_BYTES", 0)
+    store.counts()
+    writer = database._writer
+
+    class Failing:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(writer, name)
+
+        def execute(self, sql: str, params: Any = ()) -> Any:
+            if "wal_checkpoint" in sql:
+                raise sqlite3.OperationalError("disk I/O error")
+            assert writer is not None
+            return writer.execute(sql, params)
+
+    database._next_checkpoint = 0.0
+    database._writer = Failing()  # type: ignore[assignment]
+    assert store.enqueue(new_job()).created
+    assert database._next_checkpoint > 0, "it did try"
+    database._writer = writer
+    assert job_count(path) == 1
+
+
+def test_a_storm_of_checkpoints_harms_nothing(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """F40: every commit of every thread is followed by one."""
+    monkeypatch.setattr(sqlite, "CHECKPOINT_BYTES", 0)
+    monkeypatch.setattr(sqlite, "CHECKPOINT_PAUSE", 0.0)
+    stores = [Store.open(sqlite_url) for _ in range(4)]
+
+    def hammer(store: Store) -> None:
+        for _ in range(50):
+            store.enqueue(new_job())
+            store.counts()
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(hammer, stores))
+    for store in stores:
+        store.close()
+    raw = Raw(sqlite_url)
+    assert raw.count("jobs") == 200
+    assert raw.one("PRAGMA integrity_check") == "ok"
+    raw.close()
+
+
+# -- forks --------------------------------------------------------------------------------------------------------
+
+
+def in_child(work: Callable[[], str]) -> str:
+    """Fork, do something in the child, and return what it says."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            said = work()
+        except BaseException as error:
+            said = repr(error)
+        os.write(writing, said.encode())
+        os._exit(0)
+    os.close(writing)
+    os.waitpid(child, 0)
+    with os.fdopen(reading) as pipe:
+        return pipe.read()
+
+
+def test_a_fork_with_open_connections_harms_neither_side(store: Store, path: Path) -> None:
+    """F43: the child drops what it inherited, without closing it, and opens its own."""
+    job = new_job()
+    store.enqueue(job)
+    store.counts()
+
+    def work() -> str:
+        for _ in range(20):
+            store.enqueue(new_job())
+        n = store.counts().waiting[0][3]
+        store.close()
+        return str(n)
+
+    assert in_child(work) == "21"
+    for _ in range(20):
+        store.enqueue(new_job())
+    assert store.get(job.id) is not None
+    assert in_child(work) == "61"
+    assert job_count(path) == 61
+    raw = Raw(f"sqlite:///{path}")
+    assert raw.one("PRAGMA integrity_check") == "ok"
+    raw.close()
+
+
+def test_a_child_that_closes_what_it_inherited_leaves_the_parents_alone(store: Store) -> None:
+    store.enqueue(new_job())
+
+    def work() -> str:
+        store.close()
+        return "closed"
+
+    assert in_child(work) == "closed"
+    assert store.counts().waiting[0][3] == 1
+    assert store.enqueue(new_job()).created
+
+
+def test_a_fork_in_the_middle_of_a_write_does_not_block_the_child(store: Store) -> None:
+    """Another thread of the parent holds every lock; the child has its own."""
+    store.counts()
+    holding, go_on = threading.Event(), threading.Event()
+
+    def hold() -> Op[None]:
+        yield from ops_enqueue.enqueue(Dialect.SQLITE, new_job())
+        holding.set()
+        go_on.wait(20)
+
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(store.run, hold)
+        holding.wait(20)
+        said = in_child(lambda: str(len(store.counts().waiting)) if store.database.read else "")
+        go_on.set()
+        writing.result()
+    assert "locked" in said or "held" in said or said == "0"
+
+
+LOCK_AND_FORK = """
+import os, sys, time
+from pathlib import Path
+from duly.store.lockfile import LockFile
+lock = LockFile(Path(sys.argv[1]))
+with lock.held(1):
+    if os.fork() == 0:
+        os.setsid()
+        print("child", flush=True)
+        time.sleep(30)
+    time.sleep(30)
+"""
+
+
+def test_a_lock_does_not_outlive_its_process_in_a_forked_child(store: Store, path: Path) -> None:
+    """flock is shared with forked children: were it not given up there, it would be held until they end."""
+    store.counts()
+    program = [sys.executable, "-c", LOCK_AND_FORK, f"{path}-duly.lock"]
+    parent = subprocess.Popen(program, env={"PYTHONPATH": SOURCES}, stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    assert parent.stdout.readline() == "child\n"
+    parent.kill()
+    parent.wait()
+    try:
+        assert store.enqueue(new_job()).created
+    finally:
+        children = subprocess.run(["pgrep", "-f", f"{path}-duly.lock"], capture_output=True, text=True, check=False)
+        for child in children.stdout.split():
+            os.kill(int(child), 9)
+        parent.stdout.close()
+
+
+def test_a_killed_writer_leaves_nothing_locked_and_nothing_half_done(sqlite_url: str, path: Path) -> None:
+    """SIGKILL in the middle of writing, several times over."""
+    store = Store.open(sqlite_url)
+    for _ in range(4):
+        writer = subprocess.Popen(
+            [sys.executable, str(PROGRAM), "write_on", "1", sqlite_url, "200000"],
+            env={**os.environ, "PYTHONPATH": SOURCES},
+            start_new_session=True,
+        )
+        before = job_count(path)
+        while job_count(path) == before:
+            time.sleep(0.01)
+        os.killpg(writer.pid, 9)
+        writer.wait()
+        assert store.enqueue(new_job()).created
+    store.close()
+    job_count(path)
+    raw = Raw(sqlite_url)
+    assert raw.one("PRAGMA integrity_check") == "ok"
+    raw.close()
+
+
+# -- waking -------------------------------------------------------------------------------------------------------
+
+
+def wait_for(waker: Any, seconds: float = 5.0) -> list[Hint]:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if hints := waker.wait(deadline - time.monotonic()):
+            return list(hints)
+    return []
+
+
+def add_worker(store: Store, worker_id: str, wake: str | None) -> None:
+    from duly.domain.records import ProcessIdentity
+
+    me = ProcessIdentity(host="h", boot_id="b", pid_namespace="n", pid=1, process_started_at="s")
+    store.add_worker(worker_id, me, lease_us=1, queues="q", tasks="t", slots=1, wake=wake, version="1")
+
+
+def test_an_enqueue_pokes_a_sleeping_worker_with_what_came(store: Store) -> None:
+    waker = store.waker(WORKER)
+    add_worker(store, WORKER, waker.address)
+    wait_for(waker, 0.1)
+    store.enqueue(new_job(queue="mail", tenant="acme"))
+    assert wait_for(waker) == [Hint("jobs", "mail", "acme", "t")]
+    waker.dispose()
+
+
+def test_a_foreign_writer_is_noticed_by_the_files_version(store: Store, path: Path) -> None:
+    waker = store.waker(WORKER)
+    wait_for(waker, 3 * LOOK_EVERY)
+    other = sqlite3.connect(path)
+    other.execute("CREATE TABLE somebody_elses (x)")
+    other.close()
+    assert wait_for(waker) == [Hint("look")]
+    waker.dispose()
+
+
+def test_nothing_new_means_no_hint(store: Store) -> None:
+    waker = store.waker(WORKER)
+    assert waker.wait(3 * LOOK_EVERY) == []
+    waker.dispose()
+
+
+def test_closing_ends_a_wait_and_disposing_removes_the_socket(store: Store) -> None:
+    waker = store.waker(WORKER)
+    assert waker.address is not None
+    assert Path(waker.address).exists()
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(waker.wait, 60.0)
+        waker.close()
+        assert waiting.result(10) == []
+    waker.dispose()
+    assert not Path(waker.address).exists()
+
+
+def test_a_path_too_long_for_a_socket_does_without(tmp_path: Path) -> None:
+    folder = tmp_path / ("d" * 100)
+    folder.mkdir()
+    store = Store.open(f"sqlite:///{folder}/jobs.db")
+    waker = store.waker(WORKER)
+    assert waker.address is None
+    wait_for(waker, 3 * LOOK_EVERY)
+    store.enqueue(new_job())
+    assert wait_for(waker) == [Hint("look")]
+    waker.dispose()
+    store.close()
+
+
+def test_poking_workers_that_are_gone_is_no_error(store: Store) -> None:
+    add_worker(store, WORKER, "/nowhere/at/all.sock")
+    add_worker(store, OTHER_WORKER, None)
+    assert store.enqueue(new_job()).created
