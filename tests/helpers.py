@@ -6,11 +6,12 @@ import json
 import os
 import select
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -153,3 +154,44 @@ def worker_process(url: str, ledger: Ledger, **options: Any) -> Iterator[WorkerP
         yield process.ready()
     finally:
         process.close()
+
+
+def processes_of(pid: int) -> list[int]:
+    """A process and all that it started, directly or not."""
+    parents: dict[int, int] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+        except (OSError, IndexError):
+            continue
+    found = [pid]
+    for each in found:
+        found += [child for child, parent in parents.items() if parent == each]
+    return found
+
+
+@contextmanager
+def frozen(pid: int) -> Iterator[None]:
+    """Stop a process and its children without ending them: whoever talks to them hears nothing, not even a refusal."""
+    stopped: list[int] = []
+    try:
+        for each in processes_of(pid):
+            os.kill(each, signal.SIGSTOP)
+            stopped.append(each)
+        yield
+    finally:
+        for each in stopped:
+            with suppress(ProcessLookupError):
+                os.kill(each, signal.SIGCONT)
+
+
+@contextmanager
+def locked(url: str) -> Iterator[None]:
+    """Hold an SQLite file's write lock, as a program that forgot to commit does."""
+    connection = sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None, timeout=10)
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        yield
+        connection.execute("ROLLBACK")
+    finally:
+        connection.close()

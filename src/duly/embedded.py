@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from duly.app import Duly
 
 
+PATIENCE = 2.0
+"""How long a tick gives a worker that may live to renew a lease that has passed."""
+
+
 class EmbeddedWorker:
     """Starts a worker when entered and stops it when left."""
 
@@ -57,9 +61,12 @@ def tick(app: Duly, most: int, *, queues: object = None, timeout: float | None =
     deadline = None if timeout is None else time.monotonic() + timeout
     worker.start()
     try:
+        looked, silent = time.monotonic(), worker.lapsed()
         while not worker.idle and (deadline is None or time.monotonic() < deadline):
             time.sleep(0.005)
-        worker.upkeep_now()
+        if silent:
+            time.sleep(max(0.0, looked + PATIENCE - time.monotonic()))
+        worker.upkeep_now(silent)
     finally:
         worker.stop()
     return Ticked(worker.claimed, worker.settled)

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
-import psycopg
 import pytest
 
 from duly.store.store import Store, open_database
@@ -28,64 +27,57 @@ FEW = 1_000
 
 
 @pytest.fixture(scope="session")
-def shared_postgres(databases: Databases) -> Iterator[Callable[[Kind], str]]:
-    urls: dict[Kind, str] = {}
+def shared_postgres(databases: Databases) -> Iterator[Callable[[Kind], Raw]]:
+    """One database of each kind, by a connection that lasts for the session."""
+    found: dict[Kind, Raw] = {}
     with ExitStack() as stack:
 
-        def url_of(kind: Kind) -> str:
-            if kind not in urls:
-                urls[kind] = stack.enter_context(databases.fresh(kind))
-            return urls[kind]
+        def raw_of(kind: Kind) -> Raw:
+            if kind not in found:
+                found[kind] = Raw(stack.enter_context(databases.fresh(kind)))
+                stack.callback(found[kind].close)
+            return found[kind]
 
-        yield url_of
+        yield raw_of
 
 
 @pytest.fixture
-def database_url(databases: Databases, database_kind: Kind, shared_postgres: Callable[[Kind], str]) -> Iterator[str]:
+def database_url(raw: Raw) -> str:
     """The URL of a migrated database without rows; the test runs once on each kind."""
-    if not database_kind.is_postgres:
+    return raw.url
+
+
+@pytest.fixture
+def raw(databases: Databases, database_kind: Kind, shared_postgres: Callable[[Kind], Raw]) -> Iterator[Raw]:
+    """A migrated database without rows, by a connection beside the store's."""
+    if database_kind.is_postgres:
+        raw = shared_postgres(database_kind)
+        try:
+            yield raw
+        finally:
+            leaked = empty(raw)
+        assert not leaked, "connections were left open; their last statements: " + "; ".join(leaked)
+    else:
         with databases.fresh(database_kind) as url:
-            yield url
-        return
-    url = shared_postgres(database_kind)
-    try:
-        yield url
-    finally:
-        leaked = empty(url)
-    assert not leaked, "connections were left open; their last statements: " + "; ".join(leaked)
+            raw = Raw(url)
+            yield raw
+            raw.close()
 
 
-def empty(url: str) -> list[str]:
+def empty(raw: Raw) -> list[str]:
     """Remove every row. Returns the last statement of each connection that the test left open, having closed it."""
-    with psycopg.connect(url, autocommit=True) as connection:
-        leaked = others(connection)
-        connection.execute("SELECT pg_terminate_backend(pid) " + OTHERS)
-        (jobs,) = connection.execute("SELECT count(*) FROM duly.jobs").fetchone() or (0,)
-        verb = "DELETE FROM" if jobs < FEW else "TRUNCATE"
-        connection.execute("".join(f"{verb} duly.{table};" for table in TABLES.split()).encode())
-    return leaked
-
-
-def others(connection: psycopg.Connection) -> list[str]:
-    """The last statement of each other client that is still connected after a moment's grace."""
     deadline = time.monotonic() + LEAK_SECONDS
-    while True:
-        left = [str(row[0]) for row in connection.execute("SELECT left(query, 200) " + OTHERS)]
-        if not left or time.monotonic() > deadline:
-            return left
+    while (left := raw.rows("SELECT left(query, 200) " + OTHERS)) and time.monotonic() < deadline:
         time.sleep(0.005)
+    raw.rows("SELECT pg_terminate_backend(pid) " + OTHERS)
+    verb = "DELETE FROM" if raw.count("jobs") < FEW else "TRUNCATE"
+    raw.rows("".join(f"{verb} duly.{table};" for table in TABLES.split()))
+    return [str(row[0]) for row in left]
 
 
 @pytest.fixture
 def clock() -> ManualClock:
     return ManualClock()
-
-
-@pytest.fixture
-def raw(database_url: str) -> Iterator[Raw]:
-    raw = Raw(database_url)
-    yield raw
-    raw.close()
 
 
 @pytest.fixture
@@ -102,7 +94,7 @@ def store(database_url: str, clock: ManualClock, raw: Raw) -> Iterator[Store]:
 @pytest.fixture(autouse=True)
 def no_deadlock(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fail a test during which PostgreSQL had to break a deadlock: a repetition hides it, and costs a second."""
-    raw = request.getfixturevalue("raw") if "store" in request.fixturenames else None
+    raw = request.getfixturevalue("raw") if "raw" in request.fixturenames else None
     if raw is None or not raw.is_postgres:
         yield
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -31,7 +32,9 @@ from duly.store.store import Store, open_database
 from tests.clock import ManualClock
 from tests.databases import Databases, Kind
 from tests.postgres import PostgresServer
+from tests.store import invariants
 from tests.store.factory import WORKER, Factory, succeeded
+from tests.store.processes import SOURCES
 from tests.store.raw import Raw
 
 LEASE_US = 15_000_000
@@ -278,6 +281,151 @@ def test_a_forked_child_opens_connections_of_its_own(pg_url: str) -> None:
     store.close()
 
 
+# -- one statement at a time --------------------------------------------------------------------------------------
+
+
+def interrupted(op: Op[Any], after: str, what: Callable[[], object]) -> Op[Any]:
+    """Run an operation; when the statement `after` has been run, do something else before it goes on."""
+    rows: Rows = ()
+    call = next(op)
+    while True:
+        rows = yield call
+        if isinstance(call, Call) and call.name == after:
+            what()
+        try:
+            call = op.send(rows)
+        except StopIteration as stop:
+            return stop.value
+
+
+@pytest.fixture
+def other(pg_url: str, pg: Factory) -> Iterator[Factory]:
+    """Somebody else at the same database."""
+    store = Store(open_database(pg_url, pg.clock))
+    yield Factory(store, pg.clock, pg.raw)
+    store.close()
+
+
+class Waiting:
+    """Work in another thread that must wait for what this one has locked."""
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self._thread = threading.Thread(target=lambda: self._answers.append(work()))
+        self._answers: list[Any] = []
+
+    def start(self) -> None:
+        self._thread.start()
+        self._thread.join(0.1)
+        assert self._thread.is_alive(), f"it did not wait, and said {self._answers}"
+
+    def answer(self) -> Any:
+        self._thread.join(20)
+        return self._answers[0]
+
+
+def test_a_claim_takes_what_nobody_else_is_taking(pg: Factory, other: Factory) -> None:
+    ids = pg.many(4)
+    found: list[Any] = []
+    op = interrupted(claim_some(2), "claim", lambda: found.extend(other.claim(2)))
+    assert [job.id for job in pg.store.run(lambda: op)] == ids[:2]
+    assert [job.id for job in found] == ids[2:]
+
+
+def claim_some(n: int) -> Op[Any]:
+    return ops_claim.claim(
+        Dialect.POSTGRES, queue="default", from_lanes=LANE, n=n, worker_id=WORKER, lease_us=LEASE_US
+    )
+
+
+def test_promoting_goes_round_what_somebody_else_is_moving(pg: Factory, other: Factory) -> None:
+    pg.many(3, delay_us=1)
+    pg.clock.advance(1)
+    moved: list[Any] = []
+    op = interrupted(ops_upkeep.promote(Dialect.POSTGRES, 2), "promote", lambda: moved.extend(other.store.promote(3)))
+    assert [lane[4] for lane in pg.store.run(lambda: op)] == [2]
+    assert [lane[4] for lane in moved] == [1]
+
+
+@pytest.mark.parametrize("verb", ["cancel", "retry", "reschedule", "end by hand", "delete"])
+def test_a_verb_finds_a_job_that_is_being_promoted(pg: Factory, other: Factory, verb: str) -> None:
+    """It waits for the promoter, and then looks in the lane, not only in the schedule where the job was."""
+    job_id = pg.enqueue(delay_us=1)
+    pg.clock.advance(1)
+    verbs: dict[str, tuple[Callable[[], Any], Any]] = {
+        "cancel": (lambda: other.store.cancel(job_id, "enough"), ("cancelled", None)),
+        "retry": (lambda: other.store.retry(job_id), ("queued", None)),
+        "reschedule": (lambda: other.store.reschedule(job_id, delay_us=5), True),
+        "end by hand": (lambda: other.store.end_by_hand(job_id, State.FAILED, "no"), "ended"),
+        "delete": (lambda: other.store.delete(job_id), "deleted"),
+    }
+    work, expected = verbs[verb]
+    waiting = Waiting(work)
+    pg.store.run(lambda: interrupted(ops_upkeep.promote(Dialect.POSTGRES, 5), "promote", waiting.start))
+    assert waiting.answer() == expected
+    invariants.check(pg.raw)
+
+
+def test_replacing_arguments_finds_a_job_that_is_being_promoted(pg: Factory, other: Factory) -> None:
+    first = pg.unique(mode="replace", delay_us=1)
+    pg.clock.advance(1)
+    waiting = Waiting(lambda: other.unique(mode="replace", args='{"v": 2}'))
+    pg.store.run(lambda: interrupted(ops_upkeep.promote(Dialect.POSTGRES, 5), "promote", waiting.start))
+    assert waiting.answer() == (first.id, False)
+    assert pg.get(first.id).args == '{"v": 2}'
+
+
+def test_arguments_for_a_queued_job_that_is_being_claimed_make_a_new_one(pg: Factory, other: Factory) -> None:
+    """Newest wins: they must not be lost to a job that starts with the old ones."""
+    first = pg.unique(mode="replace", scope="queued")
+    waiting = Waiting(lambda: other.unique(mode="replace", scope="queued", args='{"v": 2}'))
+    (claimed,) = pg.store.run(lambda: interrupted(claim_some(1), "claim", waiting.start))
+    assert claimed.id == first.id
+    second = waiting.answer()
+    assert second.created
+    assert pg.get(second.id).args == '{"v": 2}'
+
+
+@pytest.mark.parametrize("scope", ["live", "queued"])
+def test_a_cancel_waits_for_a_keyed_run_that_is_being_settled(pg: Factory, other: Factory, scope: str) -> None:
+    """Else the job would end, and its key be left behind."""
+    pg.unique(scope=scope)
+    job = pg.take()
+    if scope == "queued":  # a newer job has had the key meanwhile, and has ended
+        pg.unique(scope=scope)
+        pg.finish(pg.take())
+    settled = Settled(job.id, job.token, "scheduled", "failed", delay_us=5)
+    op = ops_settle.settle_keyed(Dialect.POSTGRES, settled, job.hold)
+    waiting = Waiting(lambda: other.store.cancel(job.id, "enough"))
+    pg.store.run(lambda: interrupted(op, "lock_run", waiting.start))
+    assert waiting.answer() == ("cancelled", None)
+    invariants.check(pg.raw)
+    assert pg.unique(scope=scope).created
+
+
+def test_a_job_that_comes_to_wait_while_the_first_ends_is_not_forgotten(pg: Factory, other: Factory) -> None:
+    pg.unique(mode="keep_latest")
+    first = pg.take()
+    settled = Settled(first.id, first.token, "succeeded", "succeeded")
+    op = ops_settle.settle_keyed(Dialect.POSTGRES, settled, first.hold)
+    waiting = Waiting(lambda: other.unique(mode="keep_latest", args='{"v": 2}'))
+    pg.store.run(lambda: interrupted(op, "settle", waiting.start))
+    second = waiting.answer()
+    assert pg.take().id == second.id
+
+
+def test_pruning_leaves_a_job_that_ended_anew_in_another_state(pg: Factory, other: Factory) -> None:
+    old = pg.ended("failed")
+    pg.clock.advance(10)
+
+    def again() -> None:
+        other.store.retry(old)
+        other.finish(other.take(), "succeeded")
+
+    op = ops_upkeep.prune_jobs(Dialect.POSTGRES, State.FAILED, 1, 10)
+    assert pg.store.run(lambda: interrupted(op, "old_ended", again)) == 0
+    assert pg.state(old) == "succeeded"
+
+
 # -- bad addresses and rights -------------------------------------------------------------------------------------
 
 
@@ -366,11 +514,21 @@ def test_tables_dropped_under_a_running_program_are_missed_by_name(pg: Factory) 
         pg.enqueue()
 
 
-def test_without_psycopg_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "psycopg", None)
-    store = Store.open("postgresql:///x")
-    with pytest.raises(ConfigurationError, match=r"pip install 'duly\[postgres\]'"):
-        store.counts()
+WITHOUT_PSYCOPG = """
+import sys
+sys.modules["psycopg"] = None
+from duly.domain.errors import ConfigurationError
+from duly.store.store import Store
+try:
+    Store.open("postgresql:///x").counts()
+except ConfigurationError as error:
+    print(error)
+"""
+
+
+def test_without_psycopg_the_extra_is_named() -> None:
+    said = subprocess.check_output([sys.executable, "-c", WITHOUT_PSYCOPG], env={"PYTHONPATH": SOURCES}, text=True)
+    assert "Run: pip install 'duly[postgres]'" in said
 
 
 # -- plans --------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import fcntl
 import os
 import re
 import resource
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -87,6 +89,15 @@ def test_sixteen_processes_on_one_file_see_no_lock_and_share_no_job(sqlite_url: 
     assert raw.one("PRAGMA integrity_check") == "ok"
     invariants.check(raw)
     raw.close()
+
+
+def test_an_operation_behind_more_than_fit_into_one_commit_gets_its_own_answer(
+    store: Store, database: SqliteDatabase, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite, "GROUP", 2)
+    database._pending.extend(sqlite._Pending(enqueue_op()) for _ in range(5))
+    assert store.enqueue(new_job()).created
+    assert job_count(path) == 6
 
 
 def test_more_threads_than_fit_into_one_commit_all_get_their_answers(store: Store, path: Path) -> None:
@@ -191,9 +202,9 @@ def test_a_thread_told_to_stop_while_it_commits_for_others_harms_none_of_them(st
 
     store.counts()
     with one_commit(store, [enqueue_op(), interrupted, enqueue_op()]) as futures:
-        outcomes = [type(future.exception(20)) for future in futures]
-    assert outcomes.count(KeyboardInterrupt) <= 1
-    assert job_count(path) == outcomes.count(type(None)) - (KeyboardInterrupt not in outcomes)
+        errors = [future.exception(20) for future in futures]
+    assert [type(error) for error in errors if error] == [KeyboardInterrupt]
+    assert job_count(path) == sum(errors[n] is None for n in (0, 2)) >= 1
 
 
 def test_a_write_waits_for_the_lock_of_another_process_and_then_goes_on(path: Path) -> None:
@@ -219,7 +230,7 @@ def test_a_file_locked_by_another_program_is_named_and_mends_itself(store: Store
     store.counts()
     browser = sqlite3.connect(path, isolation_level=None)
     browser.execute("BEGIN IMMEDIATE")
-    with pytest.raises(DatabaseUnavailable, match=r"has been locked by another program.*Look for a transaction left open"):
+    with pytest.raises(DatabaseUnavailable, match=r"has been locked by another program.*a transaction left open"):
         store.enqueue(new_job())
     assert store.database.unbroken_us() < 100_000, "whoever cannot write must not judge who is alive"
     assert store.counts().waiting == [], "readers go on"
@@ -232,10 +243,26 @@ def test_a_process_that_stopped_while_it_wrote_is_hinted_at(store: Store, path: 
     store.counts()
     lock = os.open(f"{path}-duly.lock", os.O_RDWR)
     fcntl.flock(lock, fcntl.LOCK_EX)
-    with pytest.raises(DatabaseUnavailable, match="held by another process.*SIGSTOP"):
+    with pytest.raises(DatabaseUnavailable, match=r"held by another process.*SIGSTOP"):
         store.enqueue(new_job())
     os.close(lock)
     assert store.enqueue(new_job()).created
+
+
+def test_the_write_lock_is_taken_before_the_first_look(store: Store, path: Path) -> None:
+    """Else a foreign writer between our look and our write would make that fail, however long it waits (F38)."""
+    foreign = sqlite3.connect(path, timeout=0, isolation_level=None)
+
+    def look_then_write() -> Op[None]:
+        yield Call("clock", {"queue": "", "horizon": 0})
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            foreign.execute("CREATE TABLE somebody_elses (x)")
+        yield from ops_enqueue.enqueue(Dialect.SQLITE, new_job())
+
+    store.counts()
+    store.run(look_then_write)
+    foreign.close()
+    assert job_count(path) == 1
 
 
 def test_what_is_not_a_database_is_refused_and_left_alone(tmp_path: Path) -> None:
@@ -272,11 +299,17 @@ def test_an_address_without_a_file_is_refused(url: str) -> None:
 
 
 READ_ONLY = """
-import sys
+import os, sys
 from duly.domain.errors import DulyError
 from duly.domain.ids import uuid7
 from duly.domain.records import NewJob
 from duly.store.store import Store
+loaded = Store.open(sys.argv[2])
+loaded.enqueue(NewJob(id=uuid7(), task="t", args="{}"))
+if os.geteuid() == 0:
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
 store = Store.open(sys.argv[1])
 try:
     store.enqueue(NewJob(id=uuid7(), task="t", args="{}"))
@@ -286,29 +319,21 @@ except DulyError as error:
 
 
 @pytest.mark.parametrize("what", ["file", "folder"])
-def test_a_file_or_folder_that_may_not_be_written_is_named(path: Path, what: str) -> None:
-    """In a process without the rights of root, for whom there is no such thing."""
-    folder = path.parent
-    if os.geteuid() != 0:
-        path.chmod(0o444) if what == "file" else folder.chmod(0o555)
-        user = None
-    else:
-        user = "nobody"
-        for parent in [folder, *folder.parents[:3]]:
-            parent.chmod(parent.stat().st_mode | 0o055)
-        folder.chmod(0o777 if what == "file" else 0o755)
-    done = subprocess.run(
-        [sys.executable, "-c", READ_ONLY, f"sqlite:///{path}"],
-        env={"PYTHONPATH": SOURCES},
-        cwd="/",
-        user=user,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if "Permission denied" in done.stderr and "site-packages" in done.stderr:
-        pytest.skip("another user cannot run this Python")
-    folder.chmod(0o755)
+def test_a_file_or_folder_that_may_not_be_written_is_named(path: Path, tmp_path: Path, what: str) -> None:
+    """In a process that gives up the rights of root, for whom everything may be written."""
+    with TemporaryDirectory(dir="/tmp") as name:
+        folder = Path(name)
+        path = Path(shutil.copy(path, folder / "duly.db"))
+        path.chmod(0o444)
+        folder.chmod(0o777 if what == "file" else 0o555)
+        done = subprocess.run(
+            [sys.executable, "-c", READ_ONLY, f"sqlite:///{path}", f"sqlite:///{tmp_path}/other.db"],
+            env={"PYTHONPATH": SOURCES},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        folder.chmod(0o755)
     if what == "file":
         assert re.match(r"DatabaseUnavailable .*duly\.db is read-only: .*Give this user the right", done.stdout), done
     else:
@@ -370,7 +395,8 @@ def test_a_version_of_sqlite_that_is_too_old_is_refused(tmp_path: Path, monkeypa
 @contextmanager
 def small_disk(folder: Path, size: str) -> Iterator[None]:
     """A file system of a few megabytes, where this machine lets us make one."""
-    made = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", folder], capture_output=True, check=False)
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(folder)]
+    made = subprocess.run(command, capture_output=True, check=False)
     if made.returncode:
         pytest.skip("no file system can be mounted here")
     try:
@@ -458,7 +484,7 @@ def test_commits_are_written_through(path: Path, store: Store, database: SqliteD
 
 
 def test_the_log_stays_short_while_others_read_all_the_time(sqlite_url: str, path: Path) -> None:
-    """F41: two readers that poll as dashboards do, and 60 MB written by another process."""
+    """F41: two readers that poll as dashboards do, while another process writes many times what the log may hold."""
     over, largest = threading.Event(), [0]
     store = Store.open(sqlite_url)
 
@@ -475,11 +501,13 @@ def test_the_log_stays_short_while_others_read_all_the_time(sqlite_url: str, pat
         for reader in readers:
             reader.result()
     store.close()
-    assert path.stat().st_size > 30 << 20
+    assert path.stat().st_size > 20 << 20
     assert largest[0] < 64 << 20
 
 
-def test_a_reader_that_stays_does_not_slow_every_write(store: Store, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_that_stays_does_not_slow_every_write(
+    store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """While a backup holds a snapshot the log cannot be cut; trying is limited to now and then."""
     monkeypatch.setattr(sqlite, "CHECKPOINT_BYTES", 1 << 10)
     monkeypatch.setattr(sqlite, "RESET_BYTES", 1 << 14)
@@ -598,7 +626,7 @@ def test_a_child_that_closes_what_it_inherited_leaves_the_parents_alone(store: S
 
 
 def test_a_fork_in_the_middle_of_a_write_does_not_block_the_child(store: Store) -> None:
-    """Another thread of the parent holds every lock; the child has its own."""
+    """Another thread of the parent holds every lock: the child has its own, and waits for the file like any other."""
     store.counts()
     holding, go_on = threading.Event(), threading.Event()
 
@@ -610,10 +638,11 @@ def test_a_fork_in_the_middle_of_a_write_does_not_block_the_child(store: Store) 
     with ThreadPoolExecutor(1) as pool:
         writing = pool.submit(store.run, hold)
         holding.wait(20)
-        said = in_child(lambda: str(len(store.counts().waiting)) if store.database.read else "")
+        said = in_child(lambda: str(len(store.counts().waiting)))
         go_on.set()
         writing.result()
-    assert "locked" in said or "held" in said or said == "0"
+    assert "held by another process" in said
+    assert in_child(lambda: str(len(store.counts().waiting))) == "1"
 
 
 LOCK_AND_FORK = """
@@ -648,25 +677,24 @@ def test_a_lock_does_not_outlive_its_process_in_a_forked_child(store: Store, pat
         parent.stdout.close()
 
 
-def test_a_killed_writer_leaves_nothing_locked_and_nothing_half_done(sqlite_url: str, path: Path) -> None:
+def test_a_killed_writer_leaves_nothing_locked_and_nothing_half_done(sqlite_url: str) -> None:
     """SIGKILL in the middle of writing, several times over."""
-    store = Store.open(sqlite_url)
+    store, raw = Store.open(sqlite_url), Raw(sqlite_url)
     for _ in range(4):
+        before = raw.count("jobs")
         writer = subprocess.Popen(
             [sys.executable, str(PROGRAM), "write_on", "1", sqlite_url, "200000"],
             env={**os.environ, "PYTHONPATH": SOURCES},
             start_new_session=True,
         )
-        before = job_count(path)
-        while job_count(path) == before:
+        while raw.count("jobs") == before:
             time.sleep(0.01)
         os.killpg(writer.pid, 9)
         writer.wait()
         assert store.enqueue(new_job()).created
     store.close()
-    job_count(path)
-    raw = Raw(sqlite_url)
     assert raw.one("PRAGMA integrity_check") == "ok"
+    invariants.check(raw)
     raw.close()
 
 
@@ -703,7 +731,7 @@ def test_a_foreign_writer_is_noticed_by_the_files_version(store: Store, path: Pa
     other = sqlite3.connect(path)
     other.execute("CREATE TABLE somebody_elses (x)")
     other.close()
-    assert wait_for(waker) == [Hint("look")]
+    assert [hint.kind for hint in wait_for(waker)] == ["changed"]
     waker.dispose()
 
 
@@ -733,7 +761,7 @@ def test_a_path_too_long_for_a_socket_does_without(tmp_path: Path) -> None:
     assert waker.address is None
     wait_for(waker, 3 * LOOK_EVERY)
     store.enqueue(new_job())
-    assert wait_for(waker) == [Hint("look")]
+    assert [hint.kind for hint in wait_for(waker)] == ["changed"]
     waker.dispose()
     store.close()
 

@@ -103,6 +103,12 @@ def test_scope_window_holds_the_key_for_its_time_whatever_becomes_of_the_job(
     assert make.unique(scope="window", unique_window_us=HOUR).created
 
 
+def test_scope_window_holds_the_key_of_a_job_that_was_cancelled(make: Factory, store: Store) -> None:
+    first = make.unique(scope="window", unique_window_us=HOUR)
+    store.cancel(first.id, "enough")
+    assert make.unique(scope="window", unique_window_us=HOUR) == (first.id, False)
+
+
 def test_scope_queued_covers_jobs_scheduled_for_later(make: Factory) -> None:
     first = make.unique(scope="queued", delay_us=HOUR)
     assert make.unique(scope="queued") == (first.id, False)

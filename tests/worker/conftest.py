@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from duly import Duly
+from duly.store.store import Store
 from tests.helpers import Ledger, opened
+from tests.postgres import PostgresServer
 
 
 @pytest.fixture
@@ -22,3 +24,12 @@ def jobs(database_url: str) -> Iterator[Duly]:
 def ledger(tmp_path: Path) -> Ledger:
     """An empty ledger."""
     return Ledger(tmp_path / "ledger")
+
+
+@pytest.fixture
+def own_server_url(pg_server: PostgresServer) -> str:
+    """A migrated database on a server of this test's own."""
+    store = Store.open(pg_server.url())
+    store.migrate()
+    store.close()
+    return pg_server.url()

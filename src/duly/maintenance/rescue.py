@@ -27,6 +27,18 @@ def rescue_lapsed(store: Store, *, lease_us: int, crash_limit: int) -> int:
     return _settle_all(store, lambda n: store.lapsed(lease_us, n), crash_limit=crash_limit, only_expired=True)
 
 
+def rescue_silent(store: Store, silent: set[tuple[str, int]], *, lease_us: int, crash_limit: int) -> int:
+    """Settle the runs that had lapsed at an earlier look and still are: for those who do not stay for a whole lease.
+
+    A worker that lives through an outage renews as soon as the database answers, so it needs only a moment.
+    """
+
+    def find(n: int) -> list[Lapsed]:
+        return [run for run in store.lapsed(lease_us, n) if (run.id, run.token) in silent]
+
+    return _settle_all(store, find, crash_limit=crash_limit, only_expired=True)
+
+
 def rescue_dead(
     store: Store, workers: list[WorkerRecord], is_gone: Callable[[ProcessIdentity], bool], *, crash_limit: int
 ) -> int:

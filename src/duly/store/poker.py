@@ -54,7 +54,7 @@ class Poker:
 
     def _main(self) -> None:
         while True:
-            called = self._wake.wait(LINGER)
+            called = self._closed or self._wake.wait(LINGER)  # a close may have come while we sent
             self._wake.clear()
             with self._lock:
                 hints = list(self._pending)

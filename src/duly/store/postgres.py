@@ -11,7 +11,6 @@ import random
 import re
 import time
 from collections.abc import Callable, Iterator
-from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import urlsplit, urlunsplit
@@ -394,7 +393,6 @@ def _first_line(error: BaseException) -> str:
     return lines[0] if lines else type(error).__name__
 
 
-@cache
 def _import_psycopg() -> ModuleType:
     try:
         import psycopg

@@ -52,6 +52,7 @@ class Claimer:
         self._most = most
         self._lanes = {share.name: Lanes(share.name) for share in slots.shares}
         self._credit: defaultdict[tuple[Kind, str], float] = defaultdict(float)
+        self._gathered: list[list[Run]] = []
         self._hints: list[Hint] = []
         self._look = True
         self._next_look = 0.0
@@ -117,7 +118,7 @@ class Claimer:
         if promoted:  # what became due stands elsewhere: in the lane of suspects, or behind a limit
             self._look = True
             return 0.0
-        if wanted_more:
+        if wanted_more or not any(pool.slots for pool in self._slots.pools.values()):
             return self._sleep(now)
         self._give_back_stale(now)
         return 0.2
@@ -156,9 +157,9 @@ class Claimer:
         got, wanted_more = 0, False
         for kind in self._slots.pools:
             for share, part in self._parts(kind):
-                room = min(part, self._slots.room(kind, share))
+                room = min(part, self._slots.left(kind, share))
                 if self._most is not None:
-                    room = min(room, self._most - self.claimed)
+                    room = min(room, self._most - self.claimed - sum(map(len, self._gathered)))
                 if room <= 0:
                     continue
                 claimed = self._claim(share, kind, room)
@@ -166,6 +167,7 @@ class Claimer:
                 wanted_more = wanted_more or claimed < room
                 if len(self._lanes) > 1 and share.slots is None:
                     self._credit[kind, share.name] = 0.0 if claimed < room else self._credit[kind, share.name] - claimed
+            self._send_off(kind)
         return got, wanted_more
 
     def _parts(self, kind: Kind) -> list[tuple[QueueShare, int]]:
@@ -216,9 +218,20 @@ class Claimer:
             return
         self._slots.taken(kind, queue, len(jobs))
         tasks = self._registry.tasks
+        self._gathered.append([Run(job, tasks[job.task], leased_at) for job in jobs])
+
+    def _send_off(self, kind: Kind) -> None:
+        """Hand what was gathered to the runner: jobs of several queues mixed, so that none waits for a whole batch."""
+        batches, self._gathered = self._gathered, []
+        if not batches:
+            return
+        runs = batches[0]
+        if len(batches) > 1:
+            places = [((i + 0.5) / len(batch), j, i) for j, batch in enumerate(batches) for i in range(len(batch))]
+            runs = [batches[j][i] for _, j, i in sorted(places)]
         self._dispatched_at = time.monotonic()
-        self._dispatch(kind, [Run(job, tasks[job.task], leased_at) for job in jobs])
-        self.claimed += len(jobs)  # not before they are held: who has claimed all it may and holds none is idle
+        self._dispatch(kind, runs)
+        self.claimed += len(runs)  # not before they are held: who has claimed all it may and holds none is idle
 
     # -- sleeping ---------------------------------------------------------------------------------------------
 
@@ -286,5 +299,6 @@ class Claimer:
         if jobs:
             self._alone = True
             self._start(task.kind, lanes.queue, jobs, leased_at)
+            self._send_off(task.kind)
         else:
             lanes.suspects.pop(key, None)

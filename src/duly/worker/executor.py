@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from duly.domain import outcome
 from duly.domain.durations import human
 from duly.domain.errors import ArgumentsDoNotFit, Steer, WorkerError
-from duly.domain.json import decode, encode_result
+from duly.domain.json import clean_text, decode, describe_exception, encode_result
 from duly.domain.records import Settled
 from duly.domain.retry import Backoff
 from duly.worker.context import Run
@@ -79,9 +79,10 @@ class Executor:
             values = signature.load(decode(job.args))
             return ((), values) if run.definition.by_keyword else signature.split(values)
         except ArgumentsDoNotFit as misfit:
-            self._end(run, Settled(job.id, job.token, "parked", "released", error=str(misfit)))
-        except Exception as error:  # a decoder of the user's own raised
-            self._end(run, Settled(job.id, job.token, "parked", "released", error=f"{type(error).__name__}: {error}"))
+            self._end(run, Settled(job.id, job.token, "parked", "released", error=clean_text(str(misfit))))
+        except BaseException as error:  # a type of the user's own raised, be it SystemExit
+            text = describe_exception(error)
+            self._end(run, Settled(job.id, job.token, "parked", "released", error=f"{text.kind}: {text.message}"))
         return None
 
     @contextmanager

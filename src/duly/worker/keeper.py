@@ -44,25 +44,38 @@ class Keeper:
         self._next_cancel = 0.0
         self._next_progress = 0.0
         self._failing = False
-        self._watched_at = lease_time()
+        self._watch_by = float("inf")
+        self._frozen = False
+        self.thawed_at = lease_time()
+        """When this process last began to run, or went on after it had stood still or the machine had slept."""
         self.look_for_cancels = False
 
     # -- without the database -----------------------------------------------------------------------------------
 
     def watch(self) -> float:
         """Stop runs whose time is up or whose lease nobody could confirm. Returns how long until the next look."""
-        now, before = lease_time(), self._watched_at
-        self._watched_at = now
+        now, late = lease_time(), self.late
+        thawed, self._frozen = late and not self._frozen, late
         runs = list(self._held.values())
-        if not runs:
-            return 1.0
-        frozen = now - before > max(1.0 + 2 * TICK, self._lease / 3)
-        if not frozen:  # else all of us stood still, or the machine slept: `step` asks first whether the leases hold
-            for run in runs:
-                if not run.lost and not run.fenced and now - run.leased_at >= self._lease * 0.9:
-                    run.fenced = True
-                    self._stop(run, "its lease could not be renewed in time")
-        return min(TICK, self._lease / 10, self._time_out(runs))
+        if thawed:
+            self.thawed_at = now
+        else:
+            self._fence(runs, now)
+        pause = min(TICK, self._lease / 20, self._time_out(runs)) if runs else 1.0
+        self._watch_by = now + pause + self._lease / 3
+        return pause
+
+    @property
+    def late(self) -> bool:
+        """Whether `watch` should have been called before now: this process stands still, or did until just now."""
+        return lease_time() > self._watch_by
+
+    def _fence(self, runs: list[Run], now: float) -> None:
+        """Stop runs whose lease ends soon. Not just after we all stood still: `step` first asks whether it holds."""
+        for run in runs:
+            if not run.lost and not run.fenced and now - run.leased_at >= self._lease * 0.9:
+                run.fenced = True
+                self._stop(run, "its lease could not be renewed in time")
 
     def _time_out(self, runs: list[Run]) -> float:
         """Flag runs whose time is up. Returns how long until the next could be."""
@@ -104,6 +117,7 @@ class Keeper:
     def _renew(self, runs: list[Run]) -> None:
         """Extend the leases that are old enough; what no longer holds is stopped, what holds after all goes on."""
         sent = lease_time()
+        self._give_up_limited(runs, sent)
         due = [run for run in runs if sent - run.leased_at >= self._renew_every and not run.lost]
         if not due:
             return
@@ -119,6 +133,13 @@ class Keeper:
             elif run.phase != 2 and self._held.get(run.job.id) is run:
                 run.lost = True
                 self._stop(run, "its lease was given to another worker")
+
+    def _give_up_limited(self, runs: list[Run], now: float) -> None:
+        """A lease that ended no longer counts for its task's limit: taken up again, it could be one too many."""
+        for run in runs:
+            if run.definition.concurrency is not None and not run.lost and now - run.leased_at >= self._lease:
+                run.lost = True
+                self._stop(run, "its lease has ended, and with it its place in the limit")
 
     def _cancels(self, runs: list[Run]) -> None:
         """Learn which runs people asked to stop: at a hint, and by looking several times in two seconds."""

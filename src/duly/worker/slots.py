@@ -71,12 +71,13 @@ class Slots:
         self.by_queue: dict[str, int] = {share.name: 0 for share in shares}
         self._lock = threading.Lock()  # the claimer takes, the finisher gives back: once per batch each
 
-    def room(self, kind: Kind, share: QueueShare) -> int:
-        """How many jobs of this kind to claim from this queue now."""
-        room = self.pools[kind].room()
+    def left(self, kind: Kind, share: QueueShare) -> int:
+        """How many more jobs of this kind this process should hold, and this queue may have."""
+        pool = self.pools[kind]
+        left = pool.target - pool.out
         if share.slots is not None:
-            room = min(room, share.slots - self.by_queue[share.name])
-        return max(0, room)
+            left = min(left, share.slots - self.by_queue[share.name])
+        return max(0, left)
 
     def taken(self, kind: Kind, queue: str, n: int) -> None:
         """Jobs were claimed."""

@@ -16,7 +16,7 @@ from duly.domain.ids import uuid7
 from duly.domain.outcome import released
 from duly.domain.records import ProcessIdentity, WorkerRecord
 from duly.maintenance.prune import Retention, prune_some
-from duly.maintenance.rescue import rescue_dead, rescue_lapsed
+from duly.maintenance.rescue import rescue_dead, rescue_lapsed, rescue_silent
 from duly.store.call import Dialect
 from duly.store.database import Hint, Waker
 from duly.store.store import Store
@@ -110,6 +110,8 @@ class Worker:
         self._next_peers = self._next_see = self._next_prune = self._next_lapse = 0.0
         self._refresh_peers = True
         self._out_of_touch = False
+        self._hurry = False
+        """Whether it was told to stop a second time."""
         self._waker: Waker | None = None
         self._upkept_at = self._awake_since = lease_time()
         kinds = {task.kind for task in registry}
@@ -229,14 +231,14 @@ class Worker:
             first = self._state == "running"
             self._state = "draining"
         if not first:
-            self._deadline = 0.0
+            self._hurry = True
             self._stopped.wait()
             return
-        self._deadline = time.monotonic() + (self.settings.grace if grace is None else grace)
+        deadline = time.monotonic() + (self.settings.grace if grace is None else grace)
         self._claimer.paused = True
         self._claim_service.stop()
         self._take_back()
-        while self._held and time.monotonic() < self._deadline:
+        while self._held and time.monotonic() < deadline and not self._hurry:
             time.sleep(0.01)
         self._interrupt_all()
         self._shut_down()
@@ -246,8 +248,8 @@ class Worker:
         for run in list(self._held.values()):
             run.stopping = True
             self._interrupt(run)
-        until = time.monotonic() + 2.0
-        while self._held and time.monotonic() < until:
+        told = time.monotonic()
+        while self._held and time.monotonic() - told < (0.2 if self._hurry else 2.0):
             time.sleep(0.01)
         left = [run for run in self._held.values() if run.phase != 2 and not run.lost]
         for run in left:
@@ -287,7 +289,7 @@ class Worker:
 
     def _sign_off(self) -> None:
         for runner in self._runners.values():
-            runner.stop(1.0)
+            runner.stop(0.1 if self._hurry else 1.0)
         try:
             self._store.remove_worker(self.id)
             self._store.poke(Hint("look"))
@@ -400,9 +402,15 @@ class Worker:
         self._claimer.retire()
         self._take_back()
 
-    def upkeep_now(self) -> None:
-        """Rescue and prune now, for ticks: there may be no worker that stays."""
-        self._rescue_lapsed(time.monotonic())
+    def lapsed(self) -> set[tuple[str, int]]:
+        """The runs whose lease has passed, for ticks."""
+        return {(run.id, run.token) for run in self._store.lapsed(int(self.settings.lease * 1e6))}
+
+    def upkeep_now(self, silent: set[tuple[str, int]]) -> None:
+        """Rescue and prune now, for ticks: there may be no worker that stays. `silent`: what had lapsed a while ago."""
+        if silent:
+            lease_us = int(self.settings.lease * 1e6)
+            rescue_silent(self._store, silent, lease_us=lease_us, crash_limit=self.settings.crash_limit)
         prune_some(self._store, self.settings.retention)
 
     # -- upkeep -----------------------------------------------------------------------------------------------
@@ -442,7 +450,8 @@ class Worker:
         """Rescue what has lapsed. Leases only ever grow, so nothing can lapse before the earliest one."""
         self._next_lapse = now + self.settings.lease
         lease_us = int(self.settings.lease * 1e6)
-        unbroken = min(self._store.database.unbroken_us(), int((lease_time() - self._awake_since) * 1e6))
+        awake_since = lease_time() if self._keeper.late else max(self._awake_since, self._keeper.thawed_at)
+        unbroken = min(self._store.database.unbroken_us(), int((lease_time() - awake_since) * 1e6))
         if unbroken < lease_us:
             self._next_lapse = now + max(0.2, (lease_us - unbroken) / 1e6)
             return

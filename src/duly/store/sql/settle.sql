@@ -52,7 +52,7 @@ WITH batch AS (
            count(*) FILTER (WHERE started_at - run_at >= 300000000 AND started_at - run_at < 1800000000),
            count(*) FILTER (WHERE started_at - run_at >= 1800000000 AND started_at - run_at < 7200000000),
            count(*) FILTER (WHERE started_at - run_at >= 7200000000)
-    FROM held WHERE outcome NOT IN ('released', 'snoozed') GROUP BY 2, 3, 4, 5 ORDER BY 2, 3, 4, 5
+    FROM held WHERE outcome <> 'released' OR ran_us >= 0 GROUP BY 2, 3, 4, 5 ORDER BY 2, 3, 4, 5
     ON CONFLICT (period_us, period_at, tenant, queue, task, shard) DO UPDATE SET
         runs = t.runs + excluded.runs, succeeded = t.succeeded + excluded.succeeded, failed = t.failed + excluded.failed, retried = t.retried + excluded.retried,
         cancelled = t.cancelled + excluded.cancelled, crashed = t.crashed + excluded.crashed, recovered = t.recovered + excluded.recovered, ran_us = t.ran_us + excluded.ran_us,
@@ -128,8 +128,7 @@ FROM (SELECT r.tenant, r.queue, r.task, r.run_at, u.attempt, u.outcome, u.starte
              CASE WHEN json_extract(b.value, '$[2]') IS NULL THEN '' ELSE json_extract(b.value, '$[2]') END AS state
       FROM json_each(:batch) b CROSS JOIN duly.running r
       ON r.id = json_extract(b.value, '$[0]') AND r.token = json_extract(b.value, '$[1]')
-      CROSS JOIN duly.runs u ON u.job_id = r.id AND u.token = r.token
-      WHERE u.outcome NOT IN ('released', 'snoozed'))
+      CROSS JOIN duly.runs u ON u.job_id = r.id AND u.token = r.token)
 WHERE true GROUP BY 2, 3, 4, 5
 ON CONFLICT (period_us, period_at, tenant, queue, task, shard) DO UPDATE SET
     runs = runs + excluded.runs, succeeded = succeeded + excluded.succeeded, failed = failed + excluded.failed, retried = retried + excluded.retried,

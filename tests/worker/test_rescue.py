@@ -1,0 +1,270 @@
+"""Rescue: jobs of workers that are gone run again soon, whoever rescues them, and those that kill workers do not for ever."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from duly import Backoff, Duly, State
+from duly.domain.errors import DatabaseError
+from duly.domain.ids import uuid7
+from duly.domain.records import Lane, ProcessIdentity
+from duly.store.store import Store
+from duly.worker import identity
+from tests.databases import Kind
+from tests.helpers import Ledger, WorkerProcess, eventually, never, opened, worker_process
+from tests.worker.tasks import declare
+
+
+@pytest.mark.requirement("D1", "D7", "A8")
+def test_a_killed_workers_job_runs_again_within_3_seconds_where_another_worker_lives(
+    jobs: Duly, database_url: str, ledger: Ledger
+) -> None:
+    tasks = declare(jobs, ledger)
+    with worker_process(database_url, ledger) as doomed:
+        job = tasks.hold.enqueue("one", 0.4)
+        eventually(lambda: ledger.count("start"))
+        with jobs.worker():
+            eventually(lambda: len(jobs.workers()) == 2)
+            doomed.kill()
+            killed = time.monotonic()
+            eventually(lambda: ledger.count("start") == 2)
+            assert ledger.entries("start")[1].at - killed < 3.0
+            job.wait(5)
+    assert [run.outcome for run in job.runs] == ["crashed", "succeeded"]
+    assert job.refresh().attempts == 2
+    first = job.runs[0]
+    assert first.error_kind == "WorkerLost"
+    assert "ended" in (first.error or "")
+
+
+@pytest.mark.requirement("D1")
+def test_a_killed_workers_jobs_run_again_within_3_seconds_of_a_new_workers_start(
+    jobs: Duly, database_url: str, ledger: Ledger
+) -> None:
+    tasks = declare(jobs, ledger)
+    with worker_process(database_url, ledger) as doomed:
+        stored = [tasks.hold.enqueue(str(n), 0.5) for n in range(4)]
+        later = tasks.note.using(delay=0.2).enqueue("later")
+        eventually(lambda: ledger.count("start") == 4)
+        doomed.kill()
+    waiting = tasks.note.enqueue("waiting")
+    started = time.monotonic()
+    with jobs.worker():
+        eventually(lambda: ledger.count("start") == 8)
+        assert max(entry.at for entry in ledger.entries("start")) - started < 3.0
+        for job in (*stored, later, waiting):
+            job.wait(5)
+    assert jobs.workers() == []
+
+
+def test_without_seeing_the_process_it_takes_a_lease(
+    jobs: Duly, database_url: str, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As from another host: only the lease tells."""
+    monkeypatch.setattr(identity, "is_gone", lambda *_, **__: False)
+    tasks = declare(jobs, ledger)
+    with jobs.worker(lease=1.0), worker_process(database_url, ledger, worker={"lease": 1.0}) as doomed:
+        job = None
+        for n in range(20):  # until one of them lands on the other worker
+            job = tasks.hold.enqueue(str(n), 0.7)
+            (entry,) = eventually(lambda n=n: ledger.entries("start", str(n)))  # type: ignore[misc]
+            if entry.pid == doomed.pid:
+                break
+        assert job is not None
+        doomed.kill()
+        killed = time.monotonic()
+        job.wait(10)
+        again = ledger.entries("start", str(n))[1]
+        assert again.at - killed < 1.0 + 5.0
+    assert [run.outcome for run in job.runs] == ["crashed", "succeeded"]
+    assert "lease" in (job.runs[0].error or "")
+
+
+@pytest.mark.parametrize("seen", [True, False], ids=["process seen", "lease only"])
+def test_a_process_that_knows_no_task_rescues_all_the_same(
+    jobs: Duly, database_url: str, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, seen: bool
+) -> None:
+    """F8: what happens after a crash is stored with the job, so that no job is discarded by one who does not know it."""
+    if not seen:
+        monkeypatch.setattr(identity, "is_gone", lambda *_, **__: False)
+    tasks = declare(jobs, ledger)
+    with worker_process(database_url, ledger, worker={"lease": 1.0}) as doomed:
+        job = tasks.hold.enqueue("one", 5)
+        last = tasks.hold.using(max_attempts=1).enqueue("last", 5)
+        eventually(lambda: ledger.count("start") == 2)
+        doomed.kill()
+    with opened(database_url) as stranger, stranger.worker(lease=1.0):
+        eventually(lambda: job.refresh().state is State.QUEUED, within=8)
+        eventually(lambda: last.refresh().state is State.FAILED, within=8)
+    assert (job.attempts, job.record.crashes) == (1, 1)
+    assert last.reason is not None
+    assert "1 of 1" in last.reason
+
+
+def test_one_row_that_cannot_be_rescued_keeps_no_other(jobs: Duly, monkeypatch: pytest.MonkeyPatch) -> None:
+    """F7: also when there is a whole page of such rows in front."""
+    monkeypatch.setattr("duly.maintenance.rescue.PAGE", 3)
+
+    @jobs.task
+    def work(n: int) -> int:
+        return n
+
+    stored = work.enqueue_many([{"n": n} for n in range(12)])
+    held = jobs.store.claim("default", [Lane("", "work")], 12, worker_id=uuid7(), lease_us=1)
+    assert len(held) == 12
+    cursed = {job.id for job in sorted(stored, key=lambda job: job.id)[:5]}
+    real = Store.settle_keyed
+
+    def settle_keyed(self: Store, settled: Any, *args: Any, **kwargs: Any) -> bool:
+        if settled.id in cursed:
+            raise DatabaseError("this row cannot be rescued")
+        return real(self, settled, *args, **kwargs)
+
+    monkeypatch.setattr(Store, "settle_keyed", settle_keyed)
+    with jobs.worker(lease=0.3):
+        for n, job in enumerate(stored):
+            if job.id not in cursed:
+                assert job.wait(10) == n
+        monkeypatch.setattr(Store, "settle_keyed", real)
+        for n, job in enumerate(stored):
+            assert job.wait(10) == n, "and they are tried again"
+
+
+def test_a_rescuer_that_read_before_the_job_was_done_changes_nothing(
+    jobs: Duly, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """F6: the holder finishes, or renews, between the look and the write."""
+    from duly.maintenance.rescue import rescue_lapsed
+
+    @jobs.task
+    def work(n: int) -> int:
+        return n
+
+    done, renewed, gone = work.enqueue_many([{"n": n} for n in range(3)])
+    held = {job.id: job for job in jobs.store.claim("default", [Lane("", "work")], 3, worker_id=uuid7(), lease_us=1)}
+    eventually(lambda: len(jobs.store.lapsed(0)) == 3)
+    stale = jobs.store.lapsed(0)
+    from duly.domain.records import Settled
+
+    assert jobs.store.settle([Settled(done.id, held[done.id].token, "succeeded", "succeeded", ran_us=5)])
+    assert jobs.store.renew([(renewed.id, held[renewed.id].token)], 60_000_000)
+    looks = iter([stale])
+    monkeypatch.setattr(jobs.store, "lapsed", lambda *_: next(looks, []))
+    assert rescue_lapsed(jobs.store, lease_us=0, crash_limit=3) == 1
+    assert [job.refresh().state for job in (done, renewed, gone)] == [State.SUCCEEDED, State.RUNNING, State.QUEUED]
+
+
+@pytest.mark.requirement("E7")
+def test_a_job_that_kills_its_worker_is_parked_as_failed_after_three_and_the_others_are_done(
+    jobs: Duly, database_url: str, ledger: Ledger
+) -> None:
+    """F9: a supervisor that starts a new worker whenever one died, as systemd or Kubernetes would."""
+    tasks = declare(jobs, ledger)
+    poison = tasks.die.enqueue("poison")
+    others = [tasks.hold.enqueue(str(n), 0.01) for n in range(30)]
+    deaths = 0
+    worker = WorkerProcess(database_url, ledger)
+    try:
+        deadline = time.monotonic() + 40
+        while not poison.refresh().state.terminal or not all(job.refresh().state.terminal for job in others):
+            assert time.monotonic() < deadline, "not done in time"
+            if worker.process.poll() is not None:
+                assert worker.process.returncode == -signal.SIGKILL
+                worker.close()
+                deaths += 1
+                worker = WorkerProcess(database_url, ledger)
+            time.sleep(0.02)
+        worker.leave()
+    finally:
+        worker.close()
+    assert deaths == 3
+    assert poison.refresh().state is State.FAILED
+    assert poison.reason is not None
+    assert poison.reason.startswith("poison: 3 runs in a row")
+    assert [run.outcome for run in poison.runs] == ["crashed"] * 3
+    assert {job.refresh().state for job in others} == {State.SUCCEEDED}
+
+
+def test_a_crash_is_forgotten_when_a_run_ends(jobs: Duly, database_url: str, ledger: Ledger) -> None:
+    tasks = declare(jobs, ledger)
+    job = tasks.die_once.enqueue("once")
+    worker = WorkerProcess(database_url, ledger)
+    try:
+        worker.process.wait(20)
+    finally:
+        worker.close()
+    with jobs.worker():
+        job.wait(10)
+    assert (job.refresh().state, job.record.crashes, job.attempts) == (State.SUCCEEDED, 0, 2)
+
+
+def test_a_worker_of_an_earlier_boot_is_gone_where_all_are_on_one_host(
+    jobs: Duly, database_kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock of SQLite's leases begins anew at every boot: without this a job would wait for days."""
+
+    @jobs.task
+    def work() -> int:
+        return 1
+
+    before = replace(identity.this_process(), boot_id="another boot", pid=1)
+    job = work.enqueue()
+    dead = uuid7()
+    jobs.store.add_worker(
+        dead, before, lease_us=10**15, queues='["default"]', tasks='["work"]', slots=1, wake=None, version="0"
+    )
+    assert jobs.store.claim("default", [Lane("", "work")], 1, worker_id=dead, lease_us=10**15)
+    with jobs.worker():
+        if not database_kind.is_postgres:
+            assert job.wait(5) == 1
+            assert dead not in [worker.id for worker in jobs.workers()]
+            return
+        never(lambda: job.refresh().state is not State.RUNNING, 1.5)
+    assert job.refresh().state is State.RUNNING, "another machine may have this host's name: only its lease tells"
+
+
+def test_who_is_gone_is_told_by_boot_namespace_pid_and_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    me = identity.this_process()
+    assert not identity.is_gone(me)
+    assert identity.is_gone(replace(me, process_started_at="12345")), "a pid that came again is another process"
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert identity.is_gone(replace(me, pid=child))
+    for unknown in (replace(me, pid=child, boot_id=""), replace(me, pid=child, pid_namespace="pid:[1]")):
+        assert not identity.is_gone(unknown)
+    elsewhere = ProcessIdentity(host=me.host, boot_id="x", pid_namespace="", pid=1, process_started_at="")
+    assert not identity.is_gone(elsewhere)
+    assert identity.is_gone(elsewhere, one_host=True)
+    zombie = os.fork()
+    if zombie == 0:
+        os._exit(0)
+    eventually(lambda: identity.is_gone(replace(me, pid=zombie, process_started_at="7")))
+    os.waitpid(zombie, 0)
+
+
+def test_a_restarted_worker_with_the_same_pid_and_host_does_not_hide_the_orphans(
+    jobs: Duly, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """F5: in a container the worker is process 1 of the same host name every time."""
+
+    @jobs.task(retry=Backoff.none().with_max_attempts(2))
+    def work() -> int:
+        return 1
+
+    job = work.enqueue()
+    dead = uuid7()
+    before = replace(identity.this_process(), process_started_at="1")
+    jobs.store.add_worker(
+        dead, before, lease_us=15_000_000, queues='["default"]', tasks="[]", slots=1, wake=None, version="0"
+    )
+    assert jobs.store.claim("default", [Lane("", "work")], 1, worker_id=dead, lease_us=15_000_000)
+    with jobs.worker():
+        assert job.wait(5) == 1
