@@ -37,9 +37,7 @@ def pytest_report_header(config: pytest.Config) -> str:
     chosen = chosen_kinds(config)
     if chosen is not None:
         return f"databases: {', '.join(chosen)}"
-    names = [
-        kind if kind in BY_DEFAULT else f"{kind} (only tests marked everywhere)" for kind in installed(ALL)
-    ]
+    names = [kind if kind in BY_DEFAULT else f"{kind} (only tests marked everywhere)" for kind in installed(ALL)]
     return f"databases: {', '.join(names)}"
 
 

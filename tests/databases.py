@@ -155,9 +155,7 @@ class Databases:
             with administer(server) as admin:
                 admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(TEMPLATE)))
                 prepare(server.url(TEMPLATE))
-                admin.execute(
-                    sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS false").format(sql.Identifier(TEMPLATE))
-                )
+                admin.execute(sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS false").format(sql.Identifier(TEMPLATE)))
             self._templates.add(kind)
         return TEMPLATE
 

@@ -1,4 +1,4 @@
-"""What the behaviour tests share: waiting for a condition, a `Duly` that closes, ledgers, workers in other processes."""
+"""What the behaviour tests share: waiting for a condition, a `Duly` that closes, ledgers, workers in processes."""
 
 from __future__ import annotations
 

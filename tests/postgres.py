@@ -152,9 +152,7 @@ def server_user() -> str | None:
     for name in ("postgres", "nobody"):
         if name in names:
             return name
-    raise RuntimeError(
-        "PostgreSQL does not run as root, and there is no user 'postgres' or 'nobody' to run it"
-    )
+    raise RuntimeError("PostgreSQL does not run as root, and there is no user 'postgres' or 'nobody' to run it")
 
 
 def group_of(user: str | None) -> int | None:
@@ -166,9 +164,7 @@ def reachable(bin_dir: Path, directory: Path, user: str | None) -> Path:
     if user is None:
         return bin_dir
     try:
-        subprocess.run(
-            [bin_dir / "postgres", "--version"], cwd="/", user=user, stdout=subprocess.DEVNULL, check=True
-        )
+        subprocess.run([bin_dir / "postgres", "--version"], cwd="/", user=user, stdout=subprocess.DEVNULL, check=True)
     except (PermissionError, subprocess.CalledProcessError):
         return copied_installation(bin_dir, directory, user)
     return bin_dir

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from duly import (
     Conflict,
     Duly,
     InvalidOption,
+    Job,
     JobFailed,
     JobNotFound,
     JobNotRetryable,
@@ -117,7 +119,7 @@ def test_jobs_are_listed_newest_first_and_by_what_they_are(jobs: Duly, work: Tas
     def ids(**filters: object) -> list[str]:
         return [job.id for job in jobs.list(**filters)]  # type: ignore[arg-type]
 
-    everything = [last, later, tagged, acme, mail, plain]
+    everything: list[Job[Any]] = [last, later, tagged, acme, mail, plain]
     assert ids() == [job.id for job in everything]
     assert ids(task="other") == [last.id]
     assert ids(queue="mail") == [mail.id]
@@ -137,7 +139,9 @@ def test_jobs_are_listed_newest_first_and_by_what_they_are(jobs: Duly, work: Tas
 
 @pytest.mark.requirement("B1")
 @pytest.mark.everywhere
-def test_every_state_can_be_listed_also_by_other_words(jobs: Duly, work: Task[[int], int], busy: threading.Event) -> None:
+def test_every_state_can_be_listed_also_by_other_words(
+    jobs: Duly, work: Task[[int], int], busy: threading.Event
+) -> None:
     good, bad = work.enqueue(1), work.enqueue(-1)
     jobs.enqueue("hang")
     with jobs.worker():
@@ -147,7 +151,15 @@ def test_every_state_can_be_listed_also_by_other_words(jobs: Duly, work: Task[[i
         eventually(lambda: jobs.list(state="running"))
         cancelled = work.using(delay=60).enqueue(3)
         cancelled.cancel()
-        words = {"succeeded": 1, "success": 1, "completed": 1, "failed": 1, "cancelled": 1, "running": 1, "processing": 1}
+        words = {
+            "succeeded": 1,
+            "success": 1,
+            "completed": 1,
+            "failed": 1,
+            "cancelled": 1,
+            "running": 1,
+            "processing": 1,
+        }
         assert {word: len(jobs.list(state=word)) for word in words} == words
         assert len(jobs.list(state="crawling", task="hang")) == 1
         busy.set()
@@ -203,7 +215,7 @@ def test_a_waiting_job_is_cancelled_and_never_runs(jobs: Duly, work: Task[[int],
 @pytest.mark.requirement("C8")
 @pytest.mark.everywhere
 def test_a_failed_job_is_retried_with_its_attempts_at_0(jobs: Duly) -> None:
-    works = []
+    works: list[int] = []
 
     @jobs.task(retry=Backoff.fixed(0, max_attempts=2))
     def flaky() -> int:
@@ -337,7 +349,8 @@ def test_a_waiting_job_is_given_another_time(jobs: Duly, work: Task[[int], int])
     "verb", ["get", "cancel", "retry", "delete", "boost", "reschedule", "set_state", "set_priority"]
 )
 def test_a_job_that_is_not_there_is_not_found(jobs: Duly, verb: str) -> None:
-    arguments = {"set_state": ["failed"], "set_priority": [5]}.get(verb, [])
+    known: dict[str, list[object]] = {"set_state": ["failed"], "set_priority": [5]}
+    arguments = known.get(verb, [])
     for job_id in (MISSING, "nonsense"):
         with pytest.raises(JobNotFound):
             getattr(jobs, verb)(job_id, *arguments)

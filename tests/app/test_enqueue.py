@@ -37,7 +37,7 @@ def send(jobs: Duly) -> Task[..., str]:
     def send(user_id: int, template: str = "plain", extra: dict[str, Any] | None = None) -> str:
         return f"{user_id} {template}"
 
-    return send  # type: ignore[return-value]
+    return send
 
 
 def stored(jobs: Duly) -> int:
@@ -189,7 +189,7 @@ def test_a_naive_datetime_is_refused(jobs: Duly, send: Task[..., str], option: s
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    "options, message",
     [
         ({"delay": -1}, "delay must not be negative"),
         ({"delay": timedelta(seconds=-1)}, "delay must not be negative"),
@@ -230,9 +230,7 @@ def test_a_naive_datetime_is_refused(jobs: Duly, send: Task[..., str], option: s
     ],
     ids=lambda value: str(value)[:40] if isinstance(value, dict) else "",
 )
-def test_a_bad_option_is_refused_and_nothing_stored(
-    sqlite_url: str, options: dict[str, Any], message: str
-) -> None:
+def test_a_bad_option_is_refused_and_nothing_stored(sqlite_url: str, options: dict[str, Any], message: str) -> None:
     with opened(sqlite_url) as jobs:
 
         @jobs.task
@@ -246,7 +244,7 @@ def test_a_bad_option_is_refused_and_nothing_stored(
 
 
 @pytest.mark.parametrize(
-    ("call", "path", "message"),
+    "call, path, message",
     [
         (lambda send: send.enqueue(), "user_id", "user_id"),
         (lambda send: send.enqueue(1, colour="red"), "colour", "colour"),
@@ -317,7 +315,7 @@ def test_deeply_nested_arguments_are_refused(jobs: Duly, send: Task[..., str]) -
 
 
 @pytest.mark.parametrize(
-    ("url", "message"),
+    "url, message",
     [
         ("mysql://localhost/x", "mysql"),
         ("sqllite:///x.db", "Did you mean 'sqlite'"),
@@ -381,7 +379,7 @@ def read_only_file_is_refused(folder: Path) -> None:
             name.chmod(0o444)
         folder.chmod(0o555)
         try:
-            with pytest.raises(DatabaseUnavailable, match="read-only|writable|who may write"):
+            with pytest.raises(DatabaseUnavailable, match=r"read-only|writable|who may write"):
                 work.enqueue()
         finally:
             folder.chmod(0o755)
@@ -432,9 +430,7 @@ def test_a_file_that_is_no_database_is_a_clear_error(tmp_path: Path) -> None:
     assert path.read_text().startswith("This is a letter")
 
 
-def test_a_database_without_tables_names_the_command_on_postgresql(
-    empty_database_url: str, database_kind: Any
-) -> None:
+def test_a_database_without_tables_names_the_command_on_postgresql(empty_database_url: str, database_kind: Any) -> None:
     with opened(empty_database_url) as jobs:
 
         @jobs.task

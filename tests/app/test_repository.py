@@ -58,7 +58,7 @@ def test_a_loop_of_ones_own_enqueues_claims_and_marks_success_or_failure(store: 
             try:
                 result = handlers[job.task](**json.loads(job.args))  # type: ignore[operator]
             except Exception as error:
-                assert mark_failure(store, job, error)
+                assert mark_failure(store, job, error)  # noqa: PT017
             else:
                 assert mark_success(store, job, result)
     assert rounds == 3, "the one that fails has three runs"

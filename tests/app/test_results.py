@@ -181,9 +181,7 @@ def test_waiting_ends_when_the_time_is_up(jobs: Duly) -> None:
         assert job.wait(5) == 1
 
 
-def test_waiting_for_a_job_that_is_deleted_does_not_go_on_for_ever(
-    jobs: Duly, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_waiting_for_a_job_that_is_deleted_does_not_go_on_for_ever(jobs: Duly, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("duly.results.CHECK_EVERY", 0.1)
 
     @jobs.task
@@ -202,9 +200,7 @@ def test_waiting_for_a_job_that_is_deleted_does_not_go_on_for_ever(
         job.wait(1)
 
 
-def test_a_result_from_another_process_arrives_soon(
-    jobs: Duly, database_url: str, ledger: Ledger
-) -> None:
+def test_a_result_from_another_process_arrives_soon(jobs: Duly, database_url: str, ledger: Ledger) -> None:
     tasks = declare(jobs, ledger)
     with worker_process(database_url, ledger):
         tasks.note.enqueue("warm").wait(10)
@@ -214,9 +210,7 @@ def test_a_result_from_another_process_arrives_soon(
         assert time.monotonic() - end.at < 1.0
 
 
-def test_two_hundred_waiters_cost_few_looks_at_the_database(
-    jobs: Duly, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_hundred_waiters_cost_few_looks_at_the_database(jobs: Duly, monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[int] = []
     real = jobs.store.ended_among
 

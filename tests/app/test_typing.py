@@ -129,7 +129,13 @@ def program() -> tuple[str, dict[int, str], dict[int, str]]:
 
 
 def mypy(folder: Path) -> str:
-    command = [BIN / "mypy", "--strict", "--no-error-summary", f"--cache-dir={ROOT / '.mypy_cache' / 'typing'}", "program.py"]
+    command = [
+        BIN / "mypy",
+        "--strict",
+        "--no-error-summary",
+        f"--cache-dir={ROOT / '.mypy_cache' / 'typing'}",
+        "program.py",
+    ]
     return check(command, folder, {"MYPYPATH": str(ROOT / "src")})
 
 

@@ -29,7 +29,7 @@ class Gate:
                 raise ValueError(n)
             return n
 
-        self.task: Task[..., int] = jobs.task(refresh)  # type: ignore[assignment]
+        self.task: Task[..., int] = jobs.task(refresh)
 
     def wait_started(self) -> None:
         """Wait until one more run has started."""
@@ -172,6 +172,7 @@ def test_a_key_held_for_a_window_outlives_the_job_and_ends_with_the_window(jobs:
         assert first.wait(5) == 1
         assert task.enqueue(2).id == first.id, "the window is still open though the job has ended"
         second = eventually(lambda: found if (found := task.enqueue(2)).created else None)
+        assert second is not None
         assert second.wait(5) == 2
     assert gate.ran == [1, 2]
 

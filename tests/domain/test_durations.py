@@ -65,9 +65,7 @@ def test_a_duration_below_a_microsecond_is_never_silently_nothing(value: float |
     ],
 )
 @pytest.mark.requirement("C6")
-def test_unreadable_text_is_refused_with_name_value_position_and_reason(
-    text: str, position: int, reason: str
-) -> None:
+def test_unreadable_text_is_refused_with_name_value_position_and_reason(text: str, position: int, reason: str) -> None:
     with pytest.raises(InvalidOption) as caught:
         to_timedelta(text, "every")
     message = str(caught.value)

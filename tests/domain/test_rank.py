@@ -93,9 +93,7 @@ def test_strict_priority_wins_over_a_thousand_years_of_waiting(waited: int, a: i
 
 
 @given(instants, priorities, horizons)
-def test_rank_fits_64_bits_for_any_date_priority_and_horizon(
-    at: int, priority: int, horizon: int | None
-) -> None:
+def test_rank_fits_64_bits_for_any_date_priority_and_horizon(at: int, priority: int, horizon: int | None) -> None:
     assert -(2**63) <= rank(at, priority, horizon) < 2**63
 
 

@@ -23,9 +23,7 @@ payloads = st.dictionaries(texts, json_values, max_size=5)
 
 @pytest.mark.requirement("B5")
 def test_the_key_is_type_tenant_and_sorted_json() -> None:
-    assert dedupe_key("crawl", "acme", {"b": 1, "a": [True, None, "ü"]}) == (
-        'crawl::acme::{"a":[true,null,"ü"],"b":1}'
-    )
+    assert dedupe_key("crawl", "acme", {"b": 1, "a": [True, None, "ü"]}) == ('crawl::acme::{"a":[true,null,"ü"],"b":1}')
 
 
 @pytest.mark.parametrize("tenant", ["", None])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from duly.domain.ids import uuid7
 from duly.domain.records import Enqueued, NewJob
 from duly.domain.states import State

@@ -60,9 +60,7 @@ class Factory:
         limited: bool = False,
     ) -> list[Claimed]:
         lanes = [Lane(tenant, task)] if lanes is None else lanes
-        return self.store.claim(
-            queue, lanes, n, worker_id=worker, lease_us=us(lease), suspect=suspect, limited=limited
-        )
+        return self.store.claim(queue, lanes, n, worker_id=worker, lease_us=us(lease), suspect=suspect, limited=limited)
 
     def take(self, **options: Any) -> Claimed:
         """Claim exactly one job."""

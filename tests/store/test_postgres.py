@@ -332,9 +332,7 @@ def test_a_claim_takes_what_nobody_else_is_taking(pg: Factory, other: Factory) -
 
 
 def claim_some(n: int) -> Op[Any]:
-    return ops_claim.claim(
-        Dialect.POSTGRES, queue="default", from_lanes=LANE, n=n, worker_id=WORKER, lease_us=LEASE_US
-    )
+    return ops_claim.claim(Dialect.POSTGRES, queue="default", from_lanes=LANE, n=n, worker_id=WORKER, lease_us=LEASE_US)
 
 
 def test_promoting_goes_round_what_somebody_else_is_moving(pg: Factory, other: Factory) -> None:

@@ -28,9 +28,11 @@ from duly.domain.records import Lane, NewJob
 from duly.store import filesystem, ops_enqueue, sqlite
 from duly.store.call import Call, Dialect, Op
 from duly.store.database import Hint
+from duly.store.foreign import run_on
 from duly.store.sqlite import SqliteDatabase
 from duly.store.sqlite_wake import LOOK_EVERY
 from duly.store.store import Store
+from tests.clock import TickingClock
 from tests.store import invariants
 from tests.store.factory import OTHER_WORKER, WORKER
 from tests.store.processes import PROGRAM, SOURCES, in_processes
@@ -221,6 +223,18 @@ def test_a_write_waits_for_the_lock_of_another_process_and_then_goes_on(path: Pa
         assert waiting.result(20).created
     os.close(lock)
     store.close()
+
+
+def test_in_a_callers_transaction_too_a_job_whose_time_comes_between_two_statements_is_not_lost(path: Path) -> None:
+    clock = TickingClock()
+    database = SqliteDatabase(path, clock)
+    caller = sqlite3.connect(path, isolation_level=None)
+    for ahead in range(1, 20):
+        job = new_job(run_at=clock.now + ahead)
+        run_on(caller, lambda job=job: ops_enqueue.enqueue(Dialect.SQLITE, job), database=database)  # type: ignore[misc]
+    caller.close()
+    database.close()
+    assert job_count(path) == 19
 
 
 # -- locked, read-only, not a database ----------------------------------------------------------------------------

@@ -92,9 +92,7 @@ def test_scope_queued_frees_the_key_when_the_job_starts(make: Factory) -> None:
 
 
 @pytest.mark.requirement("B5")
-def test_scope_window_holds_the_key_for_its_time_whatever_becomes_of_the_job(
-    make: Factory, clock: ManualClock
-) -> None:
+def test_scope_window_holds_the_key_for_its_time_whatever_becomes_of_the_job(make: Factory, clock: ManualClock) -> None:
     first = make.unique(scope="window", unique_window_us=HOUR)
     make.finish(make.take())
     clock.advance(3599)
@@ -371,9 +369,7 @@ def test_a_parked_job_holds_its_key(make: Factory, store: Store) -> None:
 
 
 @pytest.mark.parametrize("scope", ["live", "queued"])
-def test_a_worker_that_lost_its_lease_cannot_touch_the_key(
-    make: Factory, store: Store, raw: Raw, scope: str
-) -> None:
+def test_a_worker_that_lost_its_lease_cannot_touch_the_key(make: Factory, store: Store, raw: Raw, scope: str) -> None:
     make.unique(scope=scope)
     stale = make.take()
     assert store.settle_keyed(released(stale), stale.hold)

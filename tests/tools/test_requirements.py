@@ -87,9 +87,7 @@ def test_every_requirement_is_printed_with_its_tests_or_as_having_none(
 )
 def test_a_mark_is_found_wherever_pytest_takes_one(project: Path, source: str, test: str) -> None:
     write_test(project, source)
-    assert [(m.id, m.test) for m in requirements.collect(project)] == [
-        ("A1", f"tests/store/test_jobs.py{test}")
-    ]
+    assert [(m.id, m.test) for m in requirements.collect(project)] == [("A1", f"tests/store/test_jobs.py{test}")]
 
 
 def test_what_merely_looks_like_a_mark_is_passed_over(project: Path) -> None:
@@ -136,9 +134,7 @@ def test_a_mark_without_plain_ids_is_refused(
     assert complaint in error
 
 
-def test_an_id_given_twice_in_the_document_is_refused(
-    project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_id_given_twice_in_the_document_is_refused(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with (project / "docs" / "requirements.md").open("a") as document:
         document.write("- **A1** Once more.\n")
     code, _, error = run(project, capsys, "--check")

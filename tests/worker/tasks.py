@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 from duly import Backoff, Duly, Snooze, Task, current_job
 from tests.helpers import Ledger
@@ -32,8 +33,8 @@ class Tasks:
 def declare(jobs: Duly, ledger: Ledger, *, limit: int = 3) -> Tasks:
     """Declare the tasks on `jobs`; all of them write to the ledger."""
 
-    def declared(function: Callable[..., object], **options: object) -> Task[..., object]:
-        return jobs.task(**options)(function)  # type: ignore[arg-type, return-value]
+    def declared(function: Callable[..., object], **options: Any) -> Any:
+        return jobs.task(**options)(function)
 
     def note(name: str) -> None:
         ledger.write(name)
@@ -51,7 +52,7 @@ def declare(jobs: Duly, ledger: Ledger, *, limit: int = 3) -> Tasks:
     async def block(name: str, seconds: float) -> None:
         """Hold up the event loop."""
         ledger.write(name, "start")
-        time.sleep(seconds)  # noqa: ASYNC251
+        time.sleep(seconds)
         ledger.write(name, "end")
 
     def heed(name: str) -> None:

@@ -101,7 +101,9 @@ def test_two_objects_on_two_databases_work_side_by_side_in_one_process(
 
         with first.worker(), second.worker():
             stored = [task.enqueue(n) for n in range(10) for task in (work, other)]
-            assert [job.wait(10) for job in stored] == [f"{side} {n}" for n in range(10) for side in ("first", "second")]
+            assert [job.wait(10) for job in stored] == [
+                f"{side} {n}" for n in range(10) for side in ("first", "second")
+            ]
         assert len(first.list()) == len(second.list()) == 10
 
 

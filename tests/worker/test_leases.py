@@ -34,9 +34,7 @@ def test_a_handler_that_blocks_for_three_leases_runs_exactly_once(
 
 
 @pytest.mark.parametrize("when", ["finished", "running"])
-def test_a_worker_that_lost_its_lease_cannot_finish(
-    jobs: Duly, database_url: str, ledger: Ledger, when: str
-) -> None:
+def test_a_worker_that_lost_its_lease_cannot_finish(jobs: Duly, database_url: str, ledger: Ledger, when: str) -> None:
     """F2: it stands still past its lease, another takes the job, it wakes and wants to record its own end."""
     tasks = declare(jobs, ledger)
     with worker_process(database_url, ledger, worker={"lease": 1.0}) as stopped:

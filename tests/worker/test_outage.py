@@ -1,4 +1,4 @@
-"""Outages of PostgreSQL under a running worker: jobs go on afterwards, nothing is lost, nothing is done twice for nothing."""
+"""Outages of PostgreSQL under a running worker: jobs go on afterwards, nothing is lost or done twice for nothing."""
 
 from __future__ import annotations
 

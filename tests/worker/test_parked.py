@@ -1,4 +1,4 @@
-"""Stored arguments that no longer fit the code: the job is set aside with the reason, and comes back with code that fits."""
+"""Stored arguments that no longer fit the code: the job is set aside with the reason until code fits."""
 
 from __future__ import annotations
 

@@ -169,5 +169,3 @@ def test_nothing_is_left_on_the_root_logger(jobs: Duly) -> None:
         work.enqueue().wait(5)
         assert logging.getLogger().handlers != before
     assert logging.getLogger().handlers == before
-
-

@@ -1,4 +1,4 @@
-"""Rescue: jobs of workers that are gone run again soon, whoever rescues them, and those that kill workers do not for ever."""
+"""Rescue: jobs of workers that are gone run again soon, whoever rescues them; those that kill workers not for ever."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_without_seeing_the_process_it_takes_a_lease(
 def test_a_process_that_knows_no_task_rescues_all_the_same(
     jobs: Duly, database_url: str, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, seen: bool
 ) -> None:
-    """F8: what happens after a crash is stored with the job, so that no job is discarded by one who does not know it."""
+    """F8: what happens after a crash is stored with the job, so that none is discarded by one who does not know it."""
     if not seen:
         monkeypatch.setattr(identity, "is_gone", lambda *_, **__: False)
     tasks = declare(jobs, ledger)

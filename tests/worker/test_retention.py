@@ -54,7 +54,7 @@ def test_many_jobs_are_forgotten_in_steps(database_url: str) -> None:
         @jobs.task
         async def work() -> None: ...
 
-        stored = work.enqueue_many([{}] * 3_500)
+        work.enqueue_many([{}] * 3_500)
         with jobs.worker():
             eventually(lambda: jobs.counts().waiting == [] and jobs.counts().ended == {}, within=30)
         assert jobs.list(limit=10) == []
@@ -78,14 +78,13 @@ def test_the_key_of_a_pruned_job_can_be_used_again(database_url: str) -> None:
             first.wait(5)
             jobs.prune()
             again = eventually(lambda: found if (found := task.enqueue()).created else None)
+            assert again is not None
             assert again.id != first.id
             assert again.wait(5) == 1
 
 
 @pytest.mark.requirement("C11")
-def test_settings_come_from_keywords_environment_and_file(
-    database_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_settings_come_from_keywords_environment_and_file(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DULY_RETENTION_FAILED", "2d")
     monkeypatch.setenv("DULY_MAINTENANCE_INTERVAL", "7s")
     monkeypatch.setenv("DULY_STUCK_AFTER", "5m")

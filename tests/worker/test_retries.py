@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import signal
 import sys
 import time
@@ -66,7 +67,7 @@ def test_max_retries_n_means_n_plus_one_runs(jobs: Duly) -> None:
 
 @pytest.mark.requirement("B2", "B4", "C4", "C5")
 @pytest.mark.parametrize(
-    ("policy", "low", "high"),
+    "policy, low, high",
     [
         (Backoff.exponential(), 1.0, 1.0),
         (Backoff.patient(), 48.0, 72.0),
@@ -166,7 +167,7 @@ def test_a_snooze_runs_again_later_and_does_not_count(jobs: Duly, kind: str) -> 
         assert job.wait(10) == "done"
     assert (job.refresh().attempts, job.max_attempts) == (1, 1)
     assert [run.outcome for run in job.runs] == ["snoozed"] * 3 + ["succeeded"]
-    assert all(later - earlier >= 0.1 for earlier, later in zip(runs, runs[1:], strict=False))
+    assert all(later - earlier >= 0.1 for earlier, later in itertools.pairwise(runs))
 
 
 @pytest.mark.everywhere
@@ -182,7 +183,9 @@ def test_a_cancel_ends_the_job_with_the_reason_and_without_a_retry(jobs: Duly) -
 
 
 @pytest.mark.everywhere
-@pytest.mark.parametrize("reason", ["nul \x00 sur \ud800", "x" * 50_000_000, 7, object()], ids=["odd", "huge", "int", "object"])
+@pytest.mark.parametrize(
+    "reason", ["nul \x00 sur \ud800", "x" * 50_000_000, 7, object()], ids=["odd", "huge", "int", "object"]
+)
 def test_a_reason_of_any_kind_can_be_recorded(jobs: Duly, reason: Any) -> None:
     @jobs.task(retry=SOON)
     def gone() -> None:
@@ -341,12 +344,13 @@ def test_the_history_of_errors_is_bounded(jobs: Duly) -> None:
 @pytest.mark.everywhere
 def test_one_run_that_cannot_be_recorded_keeps_no_other_from_it(jobs: Duly) -> None:
     """Should anything ever slip past the encoders, the others of its batch are still written, and then it too."""
-    from duly.worker import executor
+    from duly.domain import outcome
 
-    real = executor.outcome.after_error
+    real = outcome.after_error
 
     def spoilt(*args: Any, **kwargs: Any) -> Any:
-        return real(*args, **kwargs)._replace(traceback=object())
+        settled: Any = real(*args, **kwargs)
+        return settled._replace(traceback=object())
 
     @jobs.task(retry=Backoff.none())
     def bad() -> None:

@@ -85,9 +85,7 @@ def flooded(flood: Task[[], None], jobs: Duly) -> Iterator[None]:
 
 @pytest.mark.requirement("C2")
 @pytest.mark.parametrize("limit", [None, 2], ids=["open", "limited"])
-def test_a_job_of_the_lowest_priority_is_never_starved_by_a_flood_of_the_highest(
-    jobs: Duly, limit: int | None
-) -> None:
+def test_a_job_of_the_lowest_priority_is_never_starved_by_a_flood_of_the_highest(jobs: Duly, limit: int | None) -> None:
     ran = threading.Event()
 
     @jobs.task
@@ -278,9 +276,7 @@ def test_a_worker_takes_from_the_queues_that_its_tasks_are_declared_for(jobs: Du
 
 @pytest.mark.requirement("E4", "D2")
 @pytest.mark.everywhere
-def test_a_task_that_this_worker_does_not_know_is_left_alone_and_in_nobodys_way(
-    jobs: Duly, database_url: str
-) -> None:
+def test_a_task_that_this_worker_does_not_know_is_left_alone_and_in_nobodys_way(jobs: Duly, database_url: str) -> None:
     @jobs.task
     def newer(n: int) -> int:
         return n

@@ -239,9 +239,7 @@ def test_stopping_while_the_database_is_away_ends_and_the_lease_does_the_rest(
 
 
 @pytest.mark.requirement("D4")
-def test_a_process_that_stops_its_worker_leaves_no_job_behind(
-    jobs: Duly, database_url: str, ledger: Ledger
-) -> None:
+def test_a_process_that_stops_its_worker_leaves_no_job_behind(jobs: Duly, database_url: str, ledger: Ledger) -> None:
     tasks = declare(jobs, ledger)
     with worker_process(database_url, ledger, worker={"grace": 0.2}) as process:
         stored = [tasks.ahold.enqueue(str(n), 30) for n in range(20)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sqlite3
 import statistics
 import threading
@@ -80,9 +81,7 @@ def test_a_delayed_job_starts_on_time(jobs: Duly, note: Task[[str], None], start
         assert -0.02 < started_at[str(delay)] - asked - delay < 0.4
 
 
-def test_a_job_delayed_by_another_process_starts_on_time(
-    jobs: Duly, database_url: str, ledger: Ledger
-) -> None:
+def test_a_job_delayed_by_another_process_starts_on_time(jobs: Duly, database_url: str, ledger: Ledger) -> None:
     tasks = declare(jobs, ledger)
     with worker_process(database_url, ledger):
         tasks.note.enqueue("warm").wait(10)
@@ -104,7 +103,7 @@ def test_a_retry_starts_on_time_though_nobody_wakes_the_worker(jobs: Duly) -> No
 
     with jobs.worker():
         flaky.enqueue().wait(5)
-    assert all(0.39 < later - earlier < 0.9 for earlier, later in zip(runs, runs[1:], strict=False))
+    assert all(0.39 < later - earlier < 0.9 for earlier, later in itertools.pairwise(runs))
 
 
 def test_a_job_in_a_callers_transaction_starts_at_once_after_the_commit(
@@ -233,5 +232,3 @@ def test_the_last_job_of_a_burst_is_not_left_until_the_next_poll(jobs: Duly) -> 
             work.enqueue(n)
             time.sleep((n % 12) / 1000)
         eventually(lambda: len(ran) == 60, within=4)
-
-

@@ -1,4 +1,4 @@
-"""A few open connections, handed out one at a time. No threads, no checks: a broken one is dropped by who finds it so."""
+"""A few open connections, handed out one at a time. No threads, no checks: who finds one broken drops it."""
 
 from __future__ import annotations
 

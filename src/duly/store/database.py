@@ -91,7 +91,7 @@ class Database(Protocol):
         ...
 
     def notice(self, hint: Hint) -> tuple[str | None, str]:
-        """The channel and text by which a statement of its own can give the hint; no channel where that is not wanted."""
+        """The channel and text by which a statement can give the hint by itself; no channel where it is not wanted."""
         ...
 
     def poke(self, hint: Hint) -> None:

@@ -185,7 +185,8 @@ class _Words:
     def __init__(self, style: str, database: Database) -> None:
         self.dialect = database.dialect
         self._style = style
-        self._clock = database.clock
+        clock = database.clock  # one instant for the whole operation
+        self._instants = {"now": clock.now_us(), "lease_now": clock.lease_us()}
         on_server = isinstance(database, PostgresDatabase)
         schema = database.schema if isinstance(database, PostgresDatabase) else "duly"
         self._compiled = _compiled(database.dialect, style, schema, on_server and not database.clock.manual)
@@ -198,11 +199,7 @@ class _Words:
         return Step(sql, tuple(self._value(name, call) for name in order))
 
     def _value(self, name: str, call: Call) -> Value:
-        if name == "now":
-            return self._clock.now_us()
-        if name == "lease_now":
-            return self._clock.lease_us()
-        return call.params[name]
+        return self._instants[name] if name in self._instants else call.params[name]
 
 
 # -- errors ---------------------------------------------------------------------------------------------------
