@@ -138,7 +138,6 @@ def test_jobs_are_listed_newest_first_and_by_what_they_are(jobs: Duly, work: Tas
 
 
 @pytest.mark.requirement("B1")
-@pytest.mark.everywhere
 def test_every_state_can_be_listed_also_by_other_words(
     jobs: Duly, work: Task[[int], int], busy: threading.Event
 ) -> None:
@@ -167,7 +166,6 @@ def test_every_state_can_be_listed_also_by_other_words(
     assert counts.ended == {"succeeded": 2, "failed": 1, "cancelled": 1}
 
 
-@pytest.mark.everywhere
 def test_a_page_of_queued_jobs_goes_on_into_the_parked_ones(jobs: Duly, database_url: str) -> None:
     @jobs.task
     def work(n: int) -> None: ...
@@ -199,7 +197,6 @@ def test_a_bad_filter_is_refused(jobs: Duly, filters: dict[str, object]) -> None
         jobs.list(**filters)  # type: ignore[arg-type]
 
 
-@pytest.mark.everywhere
 def test_a_waiting_job_is_cancelled_and_never_runs(jobs: Duly, work: Task[[int], int]) -> None:
     job = work.enqueue(1)
     assert jobs.cancel(job.id, "no longer needed") == "cancelled"
@@ -213,7 +210,6 @@ def test_a_waiting_job_is_cancelled_and_never_runs(jobs: Duly, work: Task[[int],
 
 
 @pytest.mark.requirement("C8")
-@pytest.mark.everywhere
 def test_a_failed_job_is_retried_with_its_attempts_at_0(jobs: Duly) -> None:
     works: list[int] = []
 
@@ -256,7 +252,6 @@ def test_a_running_job_cannot_be_retried_deleted_or_ended_by_hand(jobs: Duly, bu
         job.wait(5)
 
 
-@pytest.mark.everywhere
 def test_a_scheduled_job_is_retried_at_once(jobs: Duly, work: Task[[int], int]) -> None:
     job = work.using(delay=3600).enqueue(5)
     with jobs.worker():
@@ -264,7 +259,6 @@ def test_a_scheduled_job_is_retried_at_once(jobs: Duly, work: Task[[int], int]) 
         assert job.wait(5) == 5
 
 
-@pytest.mark.everywhere
 def test_a_deleted_job_leaves_nothing(jobs: Duly, work: Task[[int], int]) -> None:
     with jobs.worker():
         done = work.enqueue(1)
@@ -300,7 +294,6 @@ def test_states_are_set_by_hand(jobs: Duly, work: Task[[int], int]) -> None:
 
 
 @pytest.mark.requirement("C1")
-@pytest.mark.everywhere
 def test_the_priority_of_a_waiting_job_changes_its_place(jobs: Duly) -> None:
     ran: list[int] = []
 
@@ -331,7 +324,6 @@ def test_a_priority_that_is_none_is_refused(jobs: Duly, work: Task[[int], int]) 
     assert job.refresh().priority == 0
 
 
-@pytest.mark.everywhere
 def test_a_waiting_job_is_given_another_time(jobs: Duly, work: Task[[int], int]) -> None:
     job = work.enqueue(1)
     jobs.reschedule(job.id, delay="1h")
@@ -367,7 +359,6 @@ def test_a_reason_that_no_database_could_store_is_made_storable(
 
 
 @pytest.mark.requirement("C11")
-@pytest.mark.everywhere
 def test_prune_forgets_what_is_older_than_the_retention_of_its_state(database_url: str) -> None:
     with opened(database_url, retention_succeeded=0, retention_failed="30d", retention_cancelled=3600) as jobs:
 

@@ -93,7 +93,6 @@ def test_a_job_is_enqueued_from_a_coroutine(jobs: Duly, send: Task[..., str]) ->
 
 
 @pytest.mark.requirement("B7")
-@pytest.mark.everywhere
 @pytest.mark.parametrize("delay", [90, 90.0, "1m30s", timedelta(seconds=90)], ids=repr)
 def test_a_delay_may_be_written_in_four_ways(jobs: Duly, send: Task[..., str], delay: Any) -> None:
     job = send.using(delay=delay).enqueue(1)
@@ -103,7 +102,6 @@ def test_a_delay_may_be_written_in_four_ways(jobs: Duly, send: Task[..., str], d
 
 
 @pytest.mark.requirement("B7")
-@pytest.mark.everywhere
 def test_a_job_is_stored_for_an_instant_in_any_time_zone(jobs: Duly, send: Task[..., str]) -> None:
     moment = datetime(2090, 3, 31, 2, 30, 0, 123456, tzinfo=timezone(timedelta(hours=5, minutes=30)))
     job = send.using(run_at=moment).enqueue(1)
@@ -111,7 +109,6 @@ def test_a_job_is_stored_for_an_instant_in_any_time_zone(jobs: Duly, send: Task[
     assert job.run_at == moment
 
 
-@pytest.mark.everywhere
 def test_an_instant_in_the_past_is_due_at_once_and_ahead_of_later_ones(jobs: Duly, send: Task[..., str]) -> None:
     moment = datetime.now(UTC) - timedelta(hours=1)
     job = send.using(run_at=moment).enqueue(1)
@@ -149,7 +146,6 @@ def test_the_options_of_the_task_are_the_defaults_of_its_jobs(jobs: Duly) -> Non
     assert again.max_attempts == 1
 
 
-@pytest.mark.everywhere
 def test_a_tenant_may_have_any_name_and_be_absent(jobs: Duly, send: Task[..., str]) -> None:
     assert send.enqueue(1).tenant is None
     assert send.using(tenant="Größe ☃ 'quoted' --").enqueue(1).tenant == "Größe ☃ 'quoted' --"
@@ -263,7 +259,6 @@ def test_a_bad_option_is_refused_and_nothing_stored(sqlite_url: str, options: di
         (lambda send: send.enqueue_many([{"user_id": 1}, {}]), "user_id", "call 1"),
     ],
 )
-@pytest.mark.everywhere
 def test_a_wrong_argument_is_refused_with_its_path_and_nothing_stored(
     jobs: Duly, send: Task[..., str], call: Callable[[Task[..., str]], object], path: str, message: str
 ) -> None:

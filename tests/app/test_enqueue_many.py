@@ -67,7 +67,6 @@ def test_every_option_arrives_with_every_job(jobs: Duly) -> None:
             assert found[name] == alone[name], name
 
 
-@pytest.mark.everywhere
 def test_jobs_of_one_call_run_in_the_order_given(jobs: Duly) -> None:
     ran: list[int] = []
 
@@ -96,7 +95,6 @@ def test_many_jobs_with_unique_keys_know_the_ones_that_are_there(jobs: Duly) -> 
     assert len(jobs.list()) == 10
 
 
-@pytest.mark.everywhere
 def test_the_newest_of_many_replaces_the_one_that_waits(jobs: Duly) -> None:
     @jobs.task
     def work(n: int) -> None: ...

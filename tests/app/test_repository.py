@@ -95,7 +95,6 @@ def test_what_is_claimed_is_claimed_once_and_only_the_holder_may_end_it(store: S
 
 
 @pytest.mark.requirement("B6", "C5")
-@pytest.mark.everywhere
 def test_only_the_lanes_named_are_claimed_and_nothing_before_its_time(store: Store) -> None:
     wanted = enqueue(store, "mine")
     enqueue(store, "theirs")

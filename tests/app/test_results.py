@@ -63,7 +63,6 @@ def test_a_coroutine_awaits_the_result(jobs: Duly) -> None:
     assert asyncio.run(main()) == (3, [0, 2, 4, 6, 8])
 
 
-@pytest.mark.everywhere
 def test_a_result_comes_back_as_the_type_that_the_task_returns(jobs: Duly) -> None:
     @jobs.task
     def invoice() -> Invoice:
@@ -99,7 +98,6 @@ def test_a_result_that_json_cannot_hold_is_shown_as_text_and_the_job_has_succeed
             assert len(job.runs) == 1
 
 
-@pytest.mark.everywhere
 def test_a_result_that_is_too_large_is_cut_and_the_job_has_succeeded(jobs: Duly) -> None:
     @jobs.task
     def give() -> str:

@@ -46,7 +46,6 @@ def by(mode: str = "skip", scope: str = "live", key: str | None = "k") -> Unique
 
 
 @pytest.mark.requirement("B5", "C3")
-@pytest.mark.everywhere
 def test_a_duplicate_returns_the_job_that_is_there(jobs: Duly, gate: Gate) -> None:
     task = gate.task.using(unique="k")
     first, second = task.enqueue(1), task.enqueue(2)
@@ -57,7 +56,6 @@ def test_a_duplicate_returns_the_job_that_is_there(jobs: Duly, gate: Gate) -> No
 
 
 @pytest.mark.requirement("B5")
-@pytest.mark.everywhere
 def test_equal_arguments_are_one_key_whatever_their_order(jobs: Duly) -> None:
     @jobs.task
     def index(filters: dict[str, int], page: int = 1) -> None: ...
@@ -86,7 +84,6 @@ def test_a_key_of_another_tenant_is_another_key(jobs: Duly, gate: Gate) -> None:
     assert gate.task.using(unique="k").enqueue(1).created
 
 
-@pytest.mark.everywhere
 def test_a_very_long_key_is_a_key_too(jobs: Duly, gate: Gate) -> None:
     long = "ü" * 5_000
     first = gate.task.using(unique=long).enqueue(1)
@@ -102,7 +99,6 @@ def test_unique_can_be_switched_off_again(jobs: Duly, gate: Gate) -> None:
 
 
 @pytest.mark.requirement("B5")
-@pytest.mark.everywhere
 @pytest.mark.parametrize("scope", ["queued", "live"])
 def test_replace_gives_the_waiting_job_the_newest_arguments(jobs: Duly, gate: Gate, scope: str) -> None:
     task = gate.task.using(unique=by("replace", scope), delay=60)
@@ -132,7 +128,6 @@ def test_debounce_gives_the_waiting_job_the_newest_arguments_and_time(jobs: Duly
 
 
 @pytest.mark.requirement("B5")
-@pytest.mark.everywhere
 def test_a_key_held_while_queued_is_free_as_soon_as_the_job_runs(jobs: Duly, gate: Gate) -> None:
     task = gate.task.using(unique=by("skip", "queued"))
     with jobs.worker():
@@ -146,7 +141,6 @@ def test_a_key_held_while_queued_is_free_as_soon_as_the_job_runs(jobs: Duly, gat
 
 
 @pytest.mark.requirement("B5")
-@pytest.mark.everywhere
 def test_a_key_held_while_live_is_free_when_the_job_has_ended(jobs: Duly, gate: Gate) -> None:
     task = gate.task.using(unique=by("skip", "live"))
     with jobs.worker():
@@ -163,7 +157,6 @@ def test_a_key_held_while_live_is_free_when_the_job_has_ended(jobs: Duly, gate: 
 
 
 @pytest.mark.requirement("B5")
-@pytest.mark.everywhere
 def test_a_key_held_for_a_window_outlives_the_job_and_ends_with_the_window(jobs: Duly, gate: Gate) -> None:
     task = gate.task.using(unique=Unique(key="k", scope="window", window=timedelta(seconds=0.6)))
     gate.open.release(5)
@@ -203,7 +196,6 @@ def test_keep_latest_runs_exactly_once_more_with_the_newest_data(jobs: Duly, gat
     assert gate.ran == [1, 4, 5]
 
 
-@pytest.mark.everywhere
 def test_keep_latest_replaces_the_data_of_a_job_that_has_not_started(jobs: Duly, gate: Gate) -> None:
     task = gate.task.using(unique=by("keep_latest"))
     first = task.enqueue(1)
@@ -211,7 +203,6 @@ def test_keep_latest_replaces_the_data_of_a_job_that_has_not_started(jobs: Duly,
     assert jobs.get(first.id).args == {"n": 2}
 
 
-@pytest.mark.everywhere
 @pytest.mark.parametrize("fate", ["cancel", "delete"])
 def test_a_follower_that_was_given_up_does_not_keep_the_key(jobs: Duly, gate: Gate, fate: str) -> None:
     task = gate.task.using(unique=by("keep_latest"))
@@ -229,7 +220,6 @@ def test_a_follower_that_was_given_up_does_not_keep_the_key(jobs: Duly, gate: Ga
     assert gate.ran == [1, 3]
 
 
-@pytest.mark.everywhere
 def test_the_follower_waits_while_the_first_is_retried(jobs: Duly, gate: Gate) -> None:
     from duly import Backoff
 
@@ -244,7 +234,6 @@ def test_the_follower_waits_while_the_first_is_retried(jobs: Duly, gate: Gate) -
     assert jobs.get(failing.id).state is State.FAILED
 
 
-@pytest.mark.everywhere
 @pytest.mark.parametrize("verb", ["cancel", "delete"])
 def test_giving_up_a_waiting_job_frees_its_key(jobs: Duly, gate: Gate, verb: str) -> None:
     task = gate.task.using(unique="k")
@@ -253,7 +242,6 @@ def test_giving_up_a_waiting_job_frees_its_key(jobs: Duly, gate: Gate, verb: str
     assert task.enqueue(2).created
 
 
-@pytest.mark.everywhere
 def test_an_operators_retry_into_a_held_key_is_refused_and_names_the_holder(jobs: Duly, gate: Gate) -> None:
     task = gate.task.using(unique="k")
     first = task.enqueue(1)
@@ -267,7 +255,6 @@ def test_an_operators_retry_into_a_held_key_is_refused_and_names_the_holder(jobs
     assert task.enqueue(3).id == first.id, "the key is held again"
 
 
-@pytest.mark.everywhere
 def test_a_retry_that_finds_its_key_taken_is_superseded(jobs: Duly, gate: Gate) -> None:
     task = gate.task.using(unique=by("skip", "queued"))
     with jobs.worker():

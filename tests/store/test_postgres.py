@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -22,10 +23,11 @@ from duly.domain.errors import (
     SchemaMissing,
 )
 from duly.domain.ids import uuid7, uuid7_many
-from duly.domain.records import Lane, NewJob, Settled
+from duly.domain.records import Lane, NewJob, ProcessIdentity, Settled
 from duly.domain.states import State
 from duly.store import ops_claim, ops_enqueue, ops_settle, ops_upkeep
 from duly.store.call import Call, CopyIn, Dialect, Op, Rows
+from duly.store.database import Hint
 from duly.store.postgres import PLANNER, PostgresDatabase
 from duly.store.statements import Compiled
 from duly.store.store import Store, open_database
@@ -259,6 +261,7 @@ def test_errors_leave_no_connection_behind(pg_url: str) -> None:
     store.close()
 
 
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # 3.12 on, beside threads
 def test_a_forked_child_opens_connections_of_its_own(pg_url: str) -> None:
     store = Store.open(pg_url)
     job = new_job()
@@ -279,6 +282,88 @@ def test_a_forked_child_opens_connections_of_its_own(pg_url: str) -> None:
     os.close(reading)
     os.close(writing)
     store.close()
+
+
+# -- by the server's clock ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def real(pg_url: str) -> Iterator[Store]:
+    """A store as in production: by the server's clock, where a plain job takes a way of its own."""
+    store = Store.open(pg_url)
+    yield store
+    store.close()
+
+
+def test_a_plain_job_is_stored_as_any_other(real: Store, pg: Factory) -> None:
+    plain = new_job(queue="q", tenant="acme", priority=30)
+    other = new_job(queue="q", tenant="acme", priority=30, enqueued_by="me")
+    before = real.now_us()
+    assert (real.enqueue(plain), real.enqueue(other)) == ((plain.id, True), (other.id, True))
+    first, second = pg.get(plain.id), pg.get(other.id)
+    assert before <= first.created_at <= second.created_at <= real.now_us()
+    assert first.run_at == first.created_at
+    same: dict[str, Any] = {"id": "", "created_at": 0, "run_at": 0, "enqueued_by": None}
+    assert replace(first, **same) == replace(second, **same)
+    invariants.check(pg.raw)
+    real.set_horizon("q", 100_000_000)
+    third = new_job(queue="q", priority=30)
+    real.enqueue(third)
+    run_at = pg.get(third.id).run_at
+    assert run_at is not None
+    assert pg.raw.one(f"SELECT rank FROM duly.waiting WHERE id = '{third.id}'") == run_at - 30_000_000
+
+
+def test_a_plain_job_may_be_enqueued_again_and_does_not_come_back(real: Store, pg: Factory) -> None:
+    job = new_job()
+    assert real.enqueue(job) == real.enqueue(job) == (job.id, True)
+    claimed = pg.take()
+    real.enqueue(job)
+    assert pg.state(job.id) == "running"
+    pg.finish(claimed)
+    real.enqueue(job)
+    assert pg.state(job.id) == "succeeded"
+    invariants.check(pg.raw)
+
+
+def test_a_plain_job_is_stored_although_connections_were_cut(real: Store, pg: Factory) -> None:
+    open_connections(real, 6)
+    for _ in range(3):
+        assert cut_connections(pg.raw) >= 1
+        assert real.enqueue(new_job()).created
+    assert pg.raw.count("waiting") == 3
+
+
+@pytest.mark.parametrize(
+    "args", ['{"text": "\\\\ \\" \' ä€😀"}', '{\n\t"a": 1\r\n}', '"' + "x" * 300_000 + '"', "null"]
+)
+def test_difficult_arguments_of_a_plain_job_come_back_as_they_were(real: Store, pg: Factory, args: str) -> None:
+    job = new_job()._replace(args=args)
+    real.enqueue(job)
+    assert pg.get(job.id).args == args
+
+
+def test_a_plain_job_that_cannot_be_stored_says_why_and_the_next_one_can(real: Store, pg: Factory) -> None:
+    for wrong in ({"args": "not json"}, {"id": "not an id"}, {"priority": 1000}, {"max_attempts": 0}):
+        with pytest.raises(DatabaseError, match="PostgreSQL refused an operation"):
+            real.enqueue(new_job()._replace(**wrong))
+        assert real.enqueue(new_job()).created
+    assert pg.raw.count("jobs") == 4
+
+
+def test_a_plain_job_wakes_a_sleeping_worker_after_its_commit(real: Store, pg: Factory) -> None:
+    waker = real.waker(WORKER)
+    me = ProcessIdentity(host="h", boot_id="b", pid_namespace="n", pid=1, process_started_at="s")
+    real.add_worker(WORKER, me, lease_us=1, queues="q", tasks="t", slots=1, wake=None, version="1")
+    while waker.wait(0.2):
+        pass
+    real.enqueue(new_job(queue="mail", tenant="acme"))
+    assert waker.wait(5.0) == [Hint("jobs", "mail", "acme", "send")]
+    assert [job.id for job in pg.claim(queue="mail", tenant="acme")]
+    real.set_idle(WORKER, False)
+    real.enqueue(new_job())
+    assert waker.wait(0.2) == [], "nobody sleeps"
+    waker.dispose()
 
 
 # -- one statement at a time --------------------------------------------------------------------------------------

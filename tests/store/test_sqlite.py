@@ -603,6 +603,7 @@ def in_child(work: Callable[[], str]) -> str:
         return pipe.read()
 
 
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # 3.12 on, beside threads
 def test_a_fork_with_open_connections_harms_neither_side(store: Store, path: Path) -> None:
     """F43: the child drops what it inherited, without closing it, and opens its own."""
     job = new_job()
@@ -627,6 +628,7 @@ def test_a_fork_with_open_connections_harms_neither_side(store: Store, path: Pat
     raw.close()
 
 
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # 3.12 on, beside threads
 def test_a_child_that_closes_what_it_inherited_leaves_the_parents_alone(store: Store) -> None:
     store.enqueue(new_job())
 
@@ -639,6 +641,7 @@ def test_a_child_that_closes_what_it_inherited_leaves_the_parents_alone(store: S
     assert store.enqueue(new_job()).created
 
 
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # 3.12 on, beside threads
 def test_a_fork_in_the_middle_of_a_write_does_not_block_the_child(store: Store) -> None:
     """Another thread of the parent holds every lock: the child has its own, and waits for the file like any other."""
     store.counts()

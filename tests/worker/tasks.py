@@ -6,10 +6,8 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
 from duly import Backoff, Duly, Snooze, Task, current_job
 from tests.helpers import Ledger
@@ -33,28 +31,32 @@ class Tasks:
 def declare(jobs: Duly, ledger: Ledger, *, limit: int = 3) -> Tasks:
     """Declare the tasks on `jobs`; all of them write to the ledger."""
 
-    def declared(function: Callable[..., object], **options: Any) -> Any:
-        return jobs.task(**options)(function)
+    soon = Backoff.fixed(0.05, max_attempts=10)
 
+    @jobs.task
     def note(name: str) -> None:
         ledger.write(name)
 
+    @jobs.task
     def hold(name: str, seconds: float) -> None:
         ledger.write(name, "start")
         time.sleep(seconds)
         ledger.write(name, "end")
 
+    @jobs.task
     async def ahold(name: str, seconds: float) -> None:
         ledger.write(name, "start")
         await asyncio.sleep(seconds)
         ledger.write(name, "end")
 
+    @jobs.task
     async def block(name: str, seconds: float) -> None:
         """Hold up the event loop."""
         ledger.write(name, "start")
         time.sleep(seconds)
         ledger.write(name, "end")
 
+    @jobs.task
     def heed(name: str) -> None:
         ledger.write(name, "start")
         job = current_job()
@@ -62,36 +64,39 @@ def declare(jobs: Duly, ledger: Ledger, *, limit: int = 3) -> Tasks:
             pass
         ledger.write(name, "heeded")
 
+    @jobs.task(concurrency=limit)
     def limited(name: str, seconds: float) -> None:
         ledger.write(name, "start")
         time.sleep(seconds)
         ledger.write(name, "end")
 
+    @jobs.task(retry=soon)
     def die(name: str) -> None:
         ledger.write(name, "start")
         os.kill(os.getpid(), signal.SIGKILL)
 
+    @jobs.task(retry=soon)
     def die_once(name: str) -> None:
         ledger.write(name, "start")
         if ledger.count("start", name) == 1:
             os.kill(os.getpid(), signal.SIGKILL)
         ledger.write(name, "end")
 
+    @jobs.task(retry=soon)
     def snooze_once(name: str) -> None:
         ledger.write(name, "start")
         if ledger.count("start", name) == 1:
             raise Snooze(timedelta(seconds=0.05))
         ledger.write(name, "end")
 
-    soon = Backoff.fixed(0.05, max_attempts=10)
     return Tasks(
-        note=declared(note),
-        hold=declared(hold),
-        ahold=declared(ahold),
-        block=declared(block),
-        heed=declared(heed),
-        limited=declared(limited, concurrency=limit),
-        die=declared(die, retry=soon),
-        die_once=declared(die_once, retry=soon),
-        snooze_once=declared(snooze_once, retry=soon),
+        note=note,
+        hold=hold,
+        ahold=ahold,
+        block=block,
+        heed=heed,
+        limited=limited,
+        die=die,
+        die_once=die_once,
+        snooze_once=snooze_once,
     )

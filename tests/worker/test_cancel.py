@@ -101,7 +101,6 @@ def test_a_job_that_runs_in_another_process_is_cancelled_within_a_second(
         eventually(lambda: job.refresh().state is State.CANCELLED)
 
 
-@pytest.mark.everywhere
 def test_a_job_that_waits_for_its_retry_is_cancelled(jobs: Duly) -> None:
     @jobs.task(retry=Backoff.fixed(60))
     def fails() -> None:

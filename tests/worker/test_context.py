@@ -15,7 +15,6 @@ from duly import Backoff, Duly, DulyError, current_job
 LANGUAGE: ContextVar[str] = ContextVar("language", default="none")
 
 
-@pytest.mark.everywhere
 @pytest.mark.parametrize("kind", ["def", "async def"])
 def test_a_handler_knows_its_job(jobs: Duly, kind: str) -> None:
     seen: list[dict[str, Any]] = []

@@ -230,7 +230,6 @@ def test_async_middleware_is_refused_where_it_is_registered(jobs: Duly) -> None:
             jobs.middleware(function)
 
 
-@pytest.mark.everywhere
 @pytest.mark.parametrize("kind", ["def", "async def"])
 def test_failure_hooks_are_told_once_after_the_last_run(jobs: Duly, kind: str) -> None:
     told: list[tuple[str, str, int, str]] = []

@@ -17,14 +17,13 @@ from tests.worker.tasks import declare
 
 
 @pytest.mark.requirement("A8", "D7")
-@pytest.mark.parametrize("task", ["block", "hold"])
-def test_a_handler_that_blocks_for_three_leases_runs_exactly_once(
-    jobs: Duly, database_url: str, ledger: Ledger, task: str
+def test_a_handler_that_blocks_the_loop_for_three_leases_runs_exactly_once(
+    jobs: Duly, database_url: str, ledger: Ledger
 ) -> None:
     """F10: the lease is renewed from a thread of its own, though the event loop stands still."""
     tasks = declare(jobs, ledger)
     with jobs.worker(lease=1.0):
-        job = getattr(tasks, task).enqueue("one", 3.2)
+        job = tasks.block.enqueue("one", 3.2)
         eventually(lambda: ledger.count("start"))
         with worker_process(database_url, ledger, worker={"lease": 1.0}):
             job.wait(10)

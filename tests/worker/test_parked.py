@@ -33,7 +33,6 @@ def stored_by_old_code(url: str, n: int = 1) -> list[str]:
         return [job.id for job in send.enqueue_many([{"user_id": k, "colour": "blue"} for k in range(n)])]
 
 
-@pytest.mark.everywhere
 @pytest.mark.parametrize("kind", ["def", "async def"])
 def test_a_job_whose_arguments_no_longer_fit_is_parked_with_the_reason(database_url: str, kind: str) -> None:
     (job_id,) = stored_by_old_code(database_url)
@@ -101,7 +100,6 @@ def test_a_parked_job_can_be_cancelled_deleted_and_retried(database_url: str) ->
         assert new.get(retried).reason is not None, "it was tried, and parked again"
 
 
-@pytest.mark.everywhere
 @pytest.mark.parametrize("error", [ValueError("bad\x00\ud800 " + "x" * 100_000), SystemExit(3)], ids=["odd", "exit"])
 def test_a_type_that_raises_while_it_is_read_parks_the_job_and_not_the_worker(
     database_url: str, error: BaseException, monkeypatch: pytest.MonkeyPatch

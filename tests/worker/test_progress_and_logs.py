@@ -12,7 +12,6 @@ from duly import Backoff, Duly, current_job
 from tests.helpers import eventually, opened
 
 
-@pytest.mark.everywhere
 @pytest.mark.parametrize("kind", ["def", "async def"])
 def test_progress_is_seen_while_the_job_runs(jobs: Duly, kind: str) -> None:
     go = threading.Event()
@@ -57,7 +56,6 @@ def test_progress_is_from_0_to_1_whatever_is_said(jobs: Duly, given: float | Non
         job.wait(5)
 
 
-@pytest.mark.everywhere
 @pytest.mark.parametrize("kind", ["def", "async def"])
 def test_what_a_handler_logs_is_kept_with_its_run(jobs: Duly, kind: str) -> None:
     logger = logging.getLogger("shop.orders")

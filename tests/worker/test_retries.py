@@ -107,7 +107,6 @@ def test_the_delays_grow_from_run_to_run(jobs: Duly) -> None:
         assert least <= wait < least + 0.6
 
 
-@pytest.mark.everywhere
 def test_exceptions_decide_whether_it_is_worth_another_run(jobs: Duly) -> None:
     class Busy(OSError):
         pass
@@ -147,7 +146,6 @@ def test_the_policy_given_at_enqueue_holds_also_for_another_process(database_url
 # -- steering ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.everywhere
 @pytest.mark.parametrize("kind", ["def", "async def"])
 def test_a_snooze_runs_again_later_and_does_not_count(jobs: Duly, kind: str) -> None:
     runs: list[float] = []
@@ -170,7 +168,6 @@ def test_a_snooze_runs_again_later_and_does_not_count(jobs: Duly, kind: str) -> 
     assert all(later - earlier >= 0.1 for earlier, later in itertools.pairwise(runs))
 
 
-@pytest.mark.everywhere
 def test_a_cancel_ends_the_job_with_the_reason_and_without_a_retry(jobs: Duly) -> None:
     @jobs.task(retry=SOON)
     async def gone() -> None:
@@ -182,7 +179,6 @@ def test_a_cancel_ends_the_job_with_the_reason_and_without_a_retry(jobs: Duly) -
     assert (job.refresh().reason, len(job.runs)) == ("the account is closed", 1)
 
 
-@pytest.mark.everywhere
 @pytest.mark.parametrize(
     "reason", ["nul \x00 sur \ud800", "x" * 50_000_000, 7, object()], ids=["odd", "huge", "int", "object"]
 )
@@ -202,7 +198,6 @@ def test_a_reason_of_any_kind_can_be_recorded(jobs: Duly, reason: Any) -> None:
     assert len(job.refresh().reason or "") < 20_000
 
 
-@pytest.mark.everywhere
 def test_a_retry_runs_again_after_its_own_delay_and_counts(jobs: Duly) -> None:
     @jobs.task(retry=Backoff.fixed(60, max_attempts=3))
     def busy() -> None:
@@ -326,7 +321,6 @@ def test_a_handler_that_signals_its_own_process_the_polite_way_is_no_failure_of_
         signal.signal(signal.SIGUSR1, before)
 
 
-@pytest.mark.everywhere
 def test_the_history_of_errors_is_bounded(jobs: Duly) -> None:
     @jobs.task(retry=Backoff.fixed(0, max_attempts=30))
     def fails() -> None:
@@ -341,7 +335,6 @@ def test_the_history_of_errors_is_bounded(jobs: Duly) -> None:
     assert "cut: 1000000 characters" in (runs[0].error or "")
 
 
-@pytest.mark.everywhere
 def test_one_run_that_cannot_be_recorded_keeps_no_other_from_it(jobs: Duly) -> None:
     """Should anything ever slip past the encoders, the others of its batch are still written, and then it too."""
     from duly.domain import outcome

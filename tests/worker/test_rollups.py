@@ -73,7 +73,6 @@ def test_every_run_is_counted_by_tenant_and_task_with_its_outcome_and_duration(j
 
 
 @pytest.mark.requirement("B9")
-@pytest.mark.everywhere
 def test_what_was_used_is_still_known_after_the_jobs_are_pruned(database_url: str) -> None:
     with opened(database_url, retention_succeeded=0, retention_failed=0) as jobs:
 
@@ -132,7 +131,6 @@ def test_a_run_that_never_began_is_not_counted(jobs: Duly) -> None:
 
 
 @pytest.mark.requirement("B9")
-@pytest.mark.everywhere
 def test_the_waiting_time_is_counted_from_when_the_job_was_due(jobs: Duly) -> None:
     @jobs.task
     def work() -> None: ...

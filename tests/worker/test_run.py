@@ -19,7 +19,6 @@ from tests.worker.tasks import declare
 
 
 @pytest.mark.requirement("C8", "D2")
-@pytest.mark.everywhere
 def test_def_and_async_def_tasks_run_and_leave_their_result(jobs: Duly) -> None:
     @jobs.task
     def plain(a: int, *rest: int, **options: int) -> int:
@@ -252,12 +251,12 @@ def test_queues_share_the_slots_by_weight(jobs: Duly) -> None:
         ran.append(queue)
 
     for queue in ("heavy", "light"):
-        work.using(queue=queue).enqueue_many([{"queue": queue}] * 400)
+        work.using(queue=queue).enqueue_many([{"queue": queue}] * 1_000)
     shares = [QueueShare(name="heavy", weight=4), QueueShare(name="light", weight=1)]
     with jobs.worker(shares, thread_slots=5):
-        eventually(lambda: len(ran) >= 250, within=10)
-    share = Counter(ran[50:250])["heavy"] / 200
-    assert 0.65 < share < 0.95, f"{share:.0%} where 80 % is due"
+        eventually(lambda: len(ran) >= 600, within=10)
+    share = Counter(ran[:600])["heavy"] / 600
+    assert 0.65 < share < 0.92, f"{share:.0%} where 80 % is due"
 
 
 def test_a_worker_takes_from_the_queues_that_its_tasks_are_declared_for(jobs: Duly) -> None:

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from duly import Backoff, Duly, Snooze, State, WorkerError, current_job
+from duly import Backoff, DatabaseUnavailable, Duly, Snooze, State, WorkerError, current_job
 from tests.helpers import Ledger, eventually, opened, worker_process
 from tests.worker.tasks import declare
 
@@ -41,9 +41,11 @@ def test_what_runs_may_end_within_the_grace(jobs: Duly, kind: str) -> None:
     assert jobs.workers() == []
 
 
-@pytest.mark.everywhere
 @pytest.mark.parametrize("kind", ["heeding def", "deaf def", "async def"])
-def test_what_does_not_end_is_given_back_and_the_attempt_not_counted(jobs: Duly, kind: str) -> None:
+def test_what_does_not_end_is_given_back_and_the_attempt_not_counted(
+    jobs: Duly, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("duly.worker.worker.STOP_SECONDS", 0.5)
     started, deaf = threading.Event(), threading.Event()
 
     def heeding() -> None:
@@ -210,8 +212,8 @@ def test_nothing_that_was_done_is_forgotten_at_the_stop(jobs: Duly) -> None:
 def test_stopping_while_the_database_is_away_ends_and_the_lease_does_the_rest(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from duly.domain.errors import DatabaseUnavailable
-
+    monkeypatch.setattr("duly.worker.worker.FINISH_SECONDS", 0.5)
+    monkeypatch.setattr("duly.worker.worker.STOP_SECONDS", 0.5)
     started = threading.Event()
     with opened(database_url) as jobs:
 
@@ -234,7 +236,7 @@ def test_stopping_while_the_database_is_away_ends_and_the_lease_does_the_rest(
                     patched.setattr(store, name, away)
             before = time.monotonic()
             worker.stop(grace=0)
-            assert time.monotonic() - before < 15
+            assert time.monotonic() - before < 5
         assert job.refresh().state is State.RUNNING
 
 

@@ -14,7 +14,6 @@ from tests.worker.tasks import declare
 
 
 @pytest.mark.requirement("B8")
-@pytest.mark.everywhere
 def test_a_tick_runs_at_most_so_many_due_jobs_in_this_process(jobs: Duly) -> None:
     ran: list[int] = []
 

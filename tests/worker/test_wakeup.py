@@ -69,7 +69,6 @@ def test_an_idle_worker_wakes_for_many_jobs_and_for_one_with_a_key(
 
 
 @pytest.mark.requirement("B7", "C5")
-@pytest.mark.everywhere
 def test_a_delayed_job_starts_on_time(jobs: Duly, note: Task[[str], None], started_at: dict[str, float]) -> None:
     with jobs.worker():
         gone_idle(jobs)

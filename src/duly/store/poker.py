@@ -15,7 +15,7 @@ from duly.store.database import Hint
 
 RARE = 0.005
 TOGETHER = 0.001
-LINGER = 5.0
+LINGER = 0.5
 MOST = 16
 
 

@@ -381,7 +381,10 @@ def migration_sql(schema: str, present: int | None, applied: list[int] | None = 
 def _check_answer(result: PGresult) -> None:
     if result.status not in (1, 2):  # COMMAND_OK, TUPLES_OK
         psycopg = _import_psycopg()
-        raise psycopg.errors.error_from_result(result)
+        error = psycopg.errors.error_from_result(result)
+        if error.sqlstate is None:  # not the server's word: the connection is lost
+            raise psycopg.OperationalError(str(error))
+        raise error
 
 
 def _one(call: Call) -> Op[Rows]:

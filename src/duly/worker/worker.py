@@ -36,6 +36,10 @@ log = logging.getLogger("duly.worker")
 
 SEE_EVERY = 10.0
 PEERS_EVERY = 1.0
+STOP_SECONDS = 2.0
+"""How long handlers that were told to stop may take to do so."""
+FINISH_SECONDS = 5.0
+"""How long a worker that stops tries to write what ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,7 +253,7 @@ class Worker:
             run.stopping = True
             self._interrupt(run)
         told = time.monotonic()
-        while self._held and time.monotonic() - told < (0.2 if self._hurry else 2.0):
+        while self._held and time.monotonic() - told < (0.2 if self._hurry else STOP_SECONDS):
             time.sleep(0.01)
         left = [run for run in self._held.values() if run.phase != 2 and not run.lost]
         for run in left:
@@ -277,7 +281,7 @@ class Worker:
         for service in self._services():
             if service is not self._finish_service:
                 service.stop()
-        until = time.monotonic() + 5.0
+        until = time.monotonic() + FINISH_SECONDS
         while not self._finisher.idle and time.monotonic() < until:
             self._finish_service.wake()
             time.sleep(0.005)
