@@ -31,13 +31,22 @@ from duly.domain.clock import from_us
 from tests.helpers import opened
 
 
-@pytest.fixture
-def send(jobs: Duly) -> Task[..., str]:
+def declare_send(jobs: Duly) -> Task[..., str]:
     @jobs.task
     def send(user_id: int, template: str = "plain", extra: dict[str, Any] | None = None) -> str:
         return f"{user_id} {template}"
 
     return send
+
+
+@pytest.fixture
+def send(jobs: Duly) -> Task[..., str]:
+    return declare_send(jobs)
+
+
+@pytest.fixture
+def lite_send(lite: Duly) -> Task[..., str]:
+    return declare_send(lite)
 
 
 def stored(jobs: Duly) -> int:
@@ -260,29 +269,29 @@ def test_a_bad_option_is_refused_and_nothing_stored(sqlite_url: str, options: di
     ],
 )
 def test_a_wrong_argument_is_refused_with_its_path_and_nothing_stored(
-    jobs: Duly, send: Task[..., str], call: Callable[[Task[..., str]], object], path: str, message: str
+    lite: Duly, lite_send: Task[..., str], call: Callable[[Task[..., str]], object], path: str, message: str
 ) -> None:
     with pytest.raises(ArgumentError, match=re.escape(message)) as refused:
-        call(send)
+        call(lite_send)
     assert path in str(refused.value)
-    assert stored(jobs) == 0
+    assert stored(lite) == 0
 
 
-def test_a_call_that_is_no_mapping_is_refused(jobs: Duly, send: Task[..., str]) -> None:
+def test_a_call_that_is_no_mapping_is_refused(lite: Duly, lite_send: Task[..., str]) -> None:
     with pytest.raises(ArgumentError, match="call 1"):
-        send.enqueue_many([{"user_id": 1}, 7])  # type: ignore[list-item]
-    assert stored(jobs) == 0
+        lite_send.enqueue_many([{"user_id": 1}, 7])  # type: ignore[list-item]
+    assert stored(lite) == 0
 
 
-def test_a_payload_of_100_megabytes_is_refused_before_the_database(jobs: Duly, send: Task[..., str]) -> None:
+def test_a_payload_of_100_megabytes_is_refused_before_the_database(lite: Duly, lite_send: Task[..., str]) -> None:
     huge = "x" * 100_000_000
     with pytest.raises(PayloadTooLarge, match="262144") as refused:
-        send.enqueue(1, huge)
+        lite_send.enqueue(1, huge)
     assert refused.value.size > 100_000_000
     assert len(str(refused.value)) < 1000
     with pytest.raises(PayloadTooLarge, match="call 1"):
-        send.enqueue_many([{"user_id": 1}, {"user_id": 1, "template": huge}])
-    assert stored(jobs) == 0
+        lite_send.enqueue_many([{"user_id": 1}, {"user_id": 1, "template": huge}])
+    assert stored(lite) == 0
 
 
 def test_the_limit_of_the_payload_can_be_raised(database_url: str) -> None:
@@ -297,13 +306,13 @@ def test_the_limit_of_the_payload_can_be_raised(database_url: str) -> None:
             keep.enqueue("ü" * 1_100_000)
 
 
-def test_deeply_nested_arguments_are_refused(jobs: Duly, send: Task[..., str]) -> None:
+def test_deeply_nested_arguments_are_refused(lite: Duly, lite_send: Task[..., str]) -> None:
     deep: list[Any] = []
     for _ in range(10_000):
         deep = [deep]
     with pytest.raises(ArgumentError, match="100 levels"):
-        send.enqueue(1, extra={"deep": deep})
-    assert stored(jobs) == 0
+        lite_send.enqueue(1, extra={"deep": deep})
+    assert stored(lite) == 0
 
 
 # -- where it is stored -----------------------------------------------------------------------------------------------

@@ -109,12 +109,12 @@ def test_a_result_that_is_too_large_is_cut_and_the_job_has_succeeded(jobs: Duly)
         assert job.state is State.SUCCEEDED
 
 
-def test_a_failed_job_raises_with_the_error_it_had(jobs: Duly) -> None:
-    @jobs.task(retry=Backoff.fixed(0, max_attempts=2))
+def test_a_failed_job_raises_with_the_error_it_had(lite: Duly) -> None:
+    @lite.task(retry=Backoff.fixed(0, max_attempts=2))
     def divide(a: int) -> float:
         return a / 0
 
-    with jobs.worker():
+    with lite.worker():
         job = divide.enqueue(1)
         with pytest.raises(JobFailed, match="division by zero") as failed:
             job.wait(5)
@@ -155,8 +155,8 @@ async def _awaited(job: Any) -> Any:
     return await job
 
 
-def test_waiting_ends_when_the_time_is_up(jobs: Duly) -> None:
-    @jobs.task
+def test_waiting_ends_when_the_time_is_up(lite: Duly) -> None:
+    @lite.task
     def work() -> int:
         return 1
 
@@ -175,7 +175,7 @@ def test_waiting_ends_when_the_time_is_up(jobs: Duly) -> None:
 
     with pytest.raises(TimeoutError):
         asyncio.run(main())
-    with jobs.worker():
+    with lite.worker():
         assert job.wait(5) == 1
 
 
@@ -236,18 +236,18 @@ def test_two_hundred_waiters_cost_few_looks_at_the_database(jobs: Duly, monkeypa
     assert len(looks) <= 80
 
 
-def test_waiting_in_the_process_of_the_worker_needs_no_look(jobs: Duly) -> None:
+def test_waiting_in_the_process_of_the_worker_needs_no_look(lite: Duly) -> None:
     seen = threading.Event()
 
-    @jobs.task
+    @lite.task
     def work() -> int:
         assert seen.wait(5)
         return 1
 
-    with jobs.worker(), ThreadPoolExecutor(1) as pool:
+    with lite.worker(), ThreadPoolExecutor(1) as pool:
         job = work.enqueue()
         waiting = pool.submit(job.wait, 5)
-        eventually(lambda: jobs.waiters._waiting)
+        eventually(lambda: lite.waiters._waiting)
         time.sleep(0.6)  # long enough for the looks to be rare
         seen.set()
         started = time.monotonic()
@@ -255,15 +255,15 @@ def test_waiting_in_the_process_of_the_worker_needs_no_look(jobs: Duly) -> None:
         assert time.monotonic() - started < 0.3
 
 
-def test_a_waiter_whose_loop_is_gone_harms_nobody(jobs: Duly) -> None:
+def test_a_waiter_whose_loop_is_gone_harms_nobody(lite: Duly) -> None:
     release = threading.Event()
 
-    @jobs.task
+    @lite.task
     def work(n: int) -> int:
         assert release.wait(5)
         return n
 
-    with jobs.worker():
+    with lite.worker():
         lost, kept = work.enqueue(1), work.enqueue(2)
         loop = asyncio.new_event_loop()
         task = loop.create_task(lost._await())
@@ -277,13 +277,13 @@ def test_a_waiter_whose_loop_is_gone_harms_nobody(jobs: Duly) -> None:
     del task
 
 
-def test_an_unknown_job_is_not_found(jobs: Duly) -> None:
+def test_an_unknown_job_is_not_found(lite: Duly) -> None:
     with pytest.raises(JobNotFound, match="there is no job"):
-        jobs.get("0190f3c4-7b1e-7c3a-9f00-2a4b6c8d0e12")
+        lite.get("0190f3c4-7b1e-7c3a-9f00-2a4b6c8d0e12")
     with pytest.raises(JobNotFound, match="not the id of a job"):
-        jobs.get("seven")
+        lite.get("seven")
     with pytest.raises(JobNotFound, match="not the id of a job"):
-        jobs.get("'; DROP TABLE jobs; --")
+        lite.get("'; DROP TABLE lite; --")
 
 
 def test_the_result_is_read_by_another_object_that_does_not_know_the_task(jobs: Duly, database_url: str) -> None:

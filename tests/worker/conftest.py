@@ -21,6 +21,13 @@ def jobs(database_url: str) -> Iterator[Duly]:
 
 
 @pytest.fixture
+def lite(sqlite_url: str) -> Iterator[Duly]:
+    """A `Duly` on SQLite alone, for what does not depend on the database."""
+    with opened(sqlite_url) as jobs:
+        yield jobs
+
+
+@pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
     """An empty ledger."""
     return Ledger(tmp_path / "ledger")

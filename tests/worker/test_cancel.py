@@ -113,16 +113,16 @@ def test_a_job_that_waits_for_its_retry_is_cancelled(jobs: Duly) -> None:
     assert (job.refresh().state, len(job.runs)) == (State.CANCELLED, 1)
 
 
-def test_a_handler_that_does_not_look_at_the_flag_ends_as_it_ends(jobs: Duly) -> None:
+def test_a_handler_that_does_not_look_at_the_flag_ends_as_it_ends(lite: Duly) -> None:
     go, started = threading.Event(), threading.Event()
 
-    @jobs.task
+    @lite.task
     def deaf() -> int:
         started.set()
         go.wait(10)
         return 7
 
-    with jobs.worker():
+    with lite.worker():
         job = deaf.enqueue()
         assert started.wait(5)
         assert job.cancel() == "asked"
@@ -132,16 +132,16 @@ def test_a_handler_that_does_not_look_at_the_flag_ends_as_it_ends(jobs: Duly) ->
         assert job.wait(5) == 7, "it had finished its work: that is what is recorded"
 
 
-def test_a_handler_that_raises_when_cancelled_is_cancelled_not_failed(jobs: Duly) -> None:
+def test_a_handler_that_raises_when_cancelled_is_cancelled_not_failed(lite: Duly) -> None:
     started = threading.Event()
 
-    @jobs.task(retry=Backoff.fixed(0))
+    @lite.task(retry=Backoff.fixed(0))
     def work() -> None:
         started.set()
         if current_job().wait_cancelled(10):
             raise RuntimeError("cleaning up")
 
-    with jobs.worker():
+    with lite.worker():
         job = work.enqueue()
         assert started.wait(5)
         job.cancel()
@@ -149,16 +149,16 @@ def test_a_handler_that_raises_when_cancelled_is_cancelled_not_failed(jobs: Duly
     assert len(job.runs) == 1
 
 
-def test_a_cancelled_coroutine_disturbs_neither_its_slot_nor_its_neighbours(jobs: Duly) -> None:
+def test_a_cancelled_coroutine_disturbs_neither_its_slot_nor_its_neighbours(lite: Duly) -> None:
     started = threading.Semaphore(0)
 
-    @jobs.task
+    @lite.task
     async def work(n: int) -> int:
         started.release()
         await asyncio.sleep(0.3 if n else 20)
         return n
 
-    with jobs.worker(async_slots=3):
+    with lite.worker(async_slots=3):
         doomed = work.enqueue(0)
         others = [work.enqueue(n) for n in range(1, 7)]
         assert started.acquire(timeout=5)

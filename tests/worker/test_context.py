@@ -15,6 +15,12 @@ from duly import Backoff, Duly, DulyError, current_job
 LANGUAGE: ContextVar[str] = ContextVar("language", default="none")
 
 
+@pytest.fixture
+def jobs(lite: Duly) -> Duly:
+    """None of this depends on the database."""
+    return lite
+
+
 @pytest.mark.parametrize("kind", ["def", "async def"])
 def test_a_handler_knows_its_job(jobs: Duly, kind: str) -> None:
     seen: list[dict[str, Any]] = []

@@ -69,13 +69,13 @@ def test_a_worker_lives_inside_an_event_loop_without_blocking_it(jobs: Duly) -> 
 
 
 @pytest.mark.requirement("D4")
-def test_a_block_that_raises_stops_its_worker_too(jobs: Duly) -> None:
-    @jobs.task
+def test_a_block_that_raises_stops_its_worker_too(lite: Duly) -> None:
+    @lite.task
     def work() -> None: ...
 
-    with pytest.raises(ZeroDivisionError), jobs.worker():
+    with pytest.raises(ZeroDivisionError), lite.worker():
         raise ZeroDivisionError
-    assert jobs.workers() == []
+    assert lite.workers() == []
 
 
 def test_two_objects_on_two_databases_work_side_by_side_in_one_process(
@@ -107,16 +107,16 @@ def test_two_objects_on_two_databases_work_side_by_side_in_one_process(
         assert len(first.list()) == len(second.list()) == 10
 
 
-def test_two_workers_of_one_object_share_the_work(jobs: Duly) -> None:
+def test_two_workers_of_one_object_share_the_work(lite: Duly) -> None:
     together = threading.Barrier(2)
 
-    @jobs.task
+    @lite.task
     def work() -> int:
         together.wait(5)
         return 1
 
-    with jobs.worker(thread_slots=1), jobs.worker(thread_slots=1):
-        assert len(jobs.workers()) == 2
+    with lite.worker(thread_slots=1), lite.worker(thread_slots=1):
+        assert len(lite.workers()) == 2
         one, two = work.enqueue(), work.enqueue()
         assert (one.wait(5), two.wait(5)) == (1, 1)
 
@@ -273,14 +273,14 @@ def test_nothing_is_opened_before_it_is_needed(tmp_path: Path) -> None:
     jobs.close()
 
 
-def test_an_object_that_was_closed_opens_again_when_it_is_used(jobs: Duly) -> None:
-    @jobs.task
+def test_an_object_that_was_closed_opens_again_when_it_is_used(lite: Duly) -> None:
+    @lite.task
     def work() -> int:
         return 1
 
     work.enqueue()
-    jobs.close()
-    jobs.close()
-    assert len(jobs.list()) == 1
-    with jobs.worker():
+    lite.close()
+    lite.close()
+    assert len(lite.list()) == 1
+    with lite.worker():
         assert work.enqueue().wait(5) == 1

@@ -14,6 +14,12 @@ from duly import Backoff, Cancel, ConfigurationError, Duly, JobFailed, Snooze, S
 from tests.helpers import eventually
 
 
+@pytest.fixture
+def jobs(lite: Duly) -> Duly:
+    """None of this depends on the database."""
+    return lite
+
+
 def test_start_and_stop_hooks_run_once_each_in_order(jobs: Duly) -> None:
     said: list[str] = []
 

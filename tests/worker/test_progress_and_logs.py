@@ -39,15 +39,15 @@ def test_progress_is_seen_while_the_job_runs(jobs: Duly, kind: str) -> None:
 
 
 @pytest.mark.parametrize("given", [-5, 0, 1, 7, float("nan"), float("inf"), None], ids=repr)
-def test_progress_is_from_0_to_1_whatever_is_said(jobs: Duly, given: float | None) -> None:
+def test_progress_is_from_0_to_1_whatever_is_said(lite: Duly, given: float | None) -> None:
     said = threading.Event()
 
-    @jobs.task
+    @lite.task
     def work() -> None:
         current_job().progress(given, "x" * 100_000)
         said.wait(10)
 
-    with jobs.worker():
+    with lite.worker():
         job = work.enqueue()
         eventually(lambda: job.refresh().progress_text is not None)
         said.set()
@@ -144,26 +144,26 @@ def test_the_number_of_lines_is_a_setting(database_url: str) -> None:
         assert job.runs[0].log == [*(f"line {n}" for n in range(5)), "..."]
 
 
-def test_logging_that_raises_is_no_failure_of_the_job(jobs: Duly, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logging_that_raises_is_no_failure_of_the_job(lite: Duly, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logging, "raiseExceptions", False)
     logger = logging.getLogger("shop")
 
-    @jobs.task
+    @lite.task
     def work() -> int:
         logger.warning("one %d too %d few", 1)
         return 1
 
-    with jobs.worker():
+    with lite.worker():
         assert work.enqueue().wait(5) == 1
 
 
-def test_nothing_is_left_on_the_root_logger(jobs: Duly) -> None:
+def test_nothing_is_left_on_the_root_logger(lite: Duly) -> None:
     before = list(logging.getLogger().handlers)
 
-    @jobs.task
+    @lite.task
     def work() -> None: ...
 
-    with jobs.worker():
+    with lite.worker():
         work.enqueue().wait(5)
         assert logging.getLogger().handlers != before
     assert logging.getLogger().handlers == before

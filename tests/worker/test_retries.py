@@ -50,18 +50,18 @@ def test_max_attempts_counts_runs_and_the_last_error_is_kept(jobs: Duly) -> None
 
 
 @pytest.mark.requirement("B3")
-def test_max_retries_n_means_n_plus_one_runs(jobs: Duly) -> None:
+def test_max_retries_n_means_n_plus_one_runs(lite: Duly) -> None:
     runs: list[int] = []
 
-    @jobs.task(retry=Backoff.fixed(0, max_retries=2))
+    @lite.task(retry=Backoff.fixed(0, max_retries=2))
     def fails() -> None:
         runs.append(1)
         raise OSError
 
-    with jobs.worker():
-        assert ended(jobs, fails.enqueue().id) is State.FAILED
+    with lite.worker():
+        assert ended(lite, fails.enqueue().id) is State.FAILED
         assert len(runs) == 3
-        assert ended(jobs, fails.using(max_attempts=1).enqueue().id) is State.FAILED
+        assert ended(lite, fails.using(max_attempts=1).enqueue().id) is State.FAILED
         assert len(runs) == 4
 
 
@@ -78,12 +78,12 @@ def test_max_retries_n_means_n_plus_one_runs(jobs: Duly) -> None:
     ],
     ids=["exponential", "patient", "fixed", "linear", "list", "custom"],
 )
-def test_the_policy_says_how_long_the_job_waits(jobs: Duly, policy: Backoff, low: float, high: float) -> None:
-    @jobs.task(retry=policy)
+def test_the_policy_says_how_long_the_job_waits(lite: Duly, policy: Backoff, low: float, high: float) -> None:
+    @lite.task(retry=policy)
     def fails() -> None:
         raise OSError
 
-    with jobs.worker():
+    with lite.worker():
         job = fails.enqueue()
         eventually(lambda: job.refresh().state is State.SCHEDULED)
     (run,) = job.runs
@@ -93,14 +93,14 @@ def test_the_policy_says_how_long_the_job_waits(jobs: Duly, policy: Backoff, low
 
 
 @pytest.mark.requirement("B2")
-def test_the_delays_grow_from_run_to_run(jobs: Duly) -> None:
-    @jobs.task(retry=Backoff.exponential(0.1, factor=3, max_attempts=4))
+def test_the_delays_grow_from_run_to_run(lite: Duly) -> None:
+    @lite.task(retry=Backoff.exponential(0.1, factor=3, max_attempts=4))
     def fails() -> None:
         raise OSError
 
-    with jobs.worker():
+    with lite.worker():
         job = fails.enqueue()
-        assert ended(jobs, job.id) is State.FAILED
+        assert ended(lite, job.id) is State.FAILED
     runs = job.runs
     waits = [(runs[n + 1].started_at - runs[n].finished_at).total_seconds() for n in range(3)]
     for wait, least in zip(waits, (0.1, 0.3, 0.9), strict=True):
@@ -211,14 +211,14 @@ def test_a_retry_runs_again_after_its_own_delay_and_counts(jobs: Duly) -> None:
     assert "rate limit" in job.last_error
 
 
-def test_a_wrong_signal_is_a_failure_like_any_other(jobs: Duly) -> None:
-    @jobs.task(retry=Backoff.none())
+def test_a_wrong_signal_is_a_failure_like_any_other(lite: Duly) -> None:
+    @lite.task(retry=Backoff.none())
     def wrong() -> None:
         raise Snooze(5)  # type: ignore[arg-type]
 
-    with jobs.worker():
+    with lite.worker():
         job = wrong.enqueue()
-        assert ended(jobs, job.id) is State.FAILED
+        assert ended(lite, job.id) is State.FAILED
     assert job.runs[0].error_kind is not None
     assert job.runs[0].error_kind.endswith(InvalidOption.__name__)
 
@@ -304,17 +304,17 @@ def test_whatever_a_handler_raises_is_recorded_and_the_worker_goes_on(jobs: Duly
         assert len(run.traceback or "") < 20_000, how
 
 
-def test_a_handler_that_signals_its_own_process_the_polite_way_is_no_failure_of_the_worker(jobs: Duly) -> None:
+def test_a_handler_that_signals_its_own_process_the_polite_way_is_no_failure_of_the_worker(lite: Duly) -> None:
     got: list[int] = []
     before = signal.signal(signal.SIGUSR1, lambda number, frame: got.append(number))
 
-    @jobs.task
+    @lite.task
     def work() -> int:
         signal.raise_signal(signal.SIGUSR1)
         return 1
 
     try:
-        with jobs.worker():
+        with lite.worker():
             assert work.enqueue().wait(5) == 1
         assert eventually(lambda: got) == [signal.SIGUSR1]
     finally:

@@ -147,36 +147,36 @@ def test_a_limited_task_takes_its_place_by_priority_too(jobs: Duly) -> None:
 
 @pytest.mark.requirement("D5")
 @pytest.mark.parametrize("kind", ["def", "async def"])
-def test_free_slots_fill_at_once_while_a_long_job_runs(jobs: Duly, kind: str) -> None:
+def test_free_slots_fill_at_once_while_a_long_job_runs(lite: Duly, kind: str) -> None:
     over = threading.Event()
     ran: list[int] = []
 
     if kind == "def":
 
-        @jobs.task
+        @lite.task
         def long() -> None:
             over.wait(10)
 
-        @jobs.task
+        @lite.task
         def quick(n: int) -> None:
             ran.append(n)
     else:
 
-        @jobs.task(name="long")
+        @lite.task(name="long")
         async def along() -> None:
             while not over.is_set():
                 await asyncio.sleep(0.01)
 
-        @jobs.task(name="quick")
+        @lite.task(name="quick")
         async def aquick(n: int) -> None:
             ran.append(n)
 
-    with jobs.worker(thread_slots=2, async_slots=2):
-        job = jobs.enqueue("long")
+    with lite.worker(thread_slots=2, async_slots=2):
+        job = lite.enqueue("long")
         eventually(lambda: job.refresh().state is State.RUNNING)
         for n in range(10):
             asked = time.monotonic()
-            jobs.enqueue("quick", {"n": n}).wait(5)
+            lite.enqueue("quick", {"n": n}).wait(5)
             assert time.monotonic() - asked < 2
         assert ran == list(range(10))
         assert job.refresh().state is State.RUNNING
@@ -185,7 +185,7 @@ def test_free_slots_fill_at_once_while_a_long_job_runs(jobs: Duly, kind: str) ->
 
 
 @pytest.mark.requirement("D5")
-def test_as_many_jobs_run_at_once_as_there_are_slots_and_no_more(jobs: Duly) -> None:
+def test_as_many_jobs_run_at_once_as_there_are_slots_and_no_more(lite: Duly) -> None:
     together = threading.Barrier(4)
     now, most = Counter[str](), Counter[str]()
     lock = threading.Lock()
@@ -199,20 +199,20 @@ def test_as_many_jobs_run_at_once_as_there_are_slots_and_no_more(jobs: Duly) -> 
         with lock:
             now[kind] -= 1
 
-    @jobs.task
+    @lite.task
     def plain() -> None:
         enter("plain")
         together.wait(5)
         leave("plain")
 
-    @jobs.task
+    @lite.task
     async def coroutine() -> None:
         enter("coroutine")
         await asyncio.sleep(0.05)
         leave("coroutine")
 
     stored = [*plain.enqueue_many([{}] * 12), *coroutine.enqueue_many([{}] * 30)]
-    with jobs.worker(thread_slots=4, async_slots=10):
+    with lite.worker(thread_slots=4, async_slots=10):
         for job in stored:
             job.wait(10)
     assert most == {"plain": 4, "coroutine": 10}
@@ -259,17 +259,17 @@ def test_queues_share_the_slots_by_weight(jobs: Duly) -> None:
     assert 0.65 < share < 0.92, f"{share:.0%} where 80 % is due"
 
 
-def test_a_worker_takes_from_the_queues_that_its_tasks_are_declared_for(jobs: Duly) -> None:
-    @jobs.task(queue="mail")
+def test_a_worker_takes_from_the_queues_that_its_tasks_are_declared_for(lite: Duly) -> None:
+    @lite.task(queue="mail")
     def work(n: int) -> int:
         return n
 
     elsewhere = work.using(queue="elsewhere").enqueue(3)
-    with jobs.worker():
+    with lite.worker():
         assert work.enqueue(1).wait(5) == 1
         assert work.using(queue="default").enqueue(2).wait(5) == 2
     assert elsewhere.refresh().state is State.QUEUED
-    with jobs.worker(["elsewhere"]):
+    with lite.worker(["elsewhere"]):
         assert elsewhere.wait(5) == 3
 
 

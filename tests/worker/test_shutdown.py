@@ -16,7 +16,7 @@ from tests.worker.tasks import declare
 
 @pytest.mark.requirement("D4")
 @pytest.mark.parametrize("kind", ["def", "async def"])
-def test_what_runs_may_end_within_the_grace(jobs: Duly, kind: str) -> None:
+def test_what_runs_may_end_within_the_grace(lite: Duly, kind: str) -> None:
     started = threading.Event()
 
     def work() -> int:
@@ -29,8 +29,8 @@ def test_what_runs_may_end_within_the_grace(jobs: Duly, kind: str) -> None:
         await asyncio.sleep(0.4)
         return 7
 
-    task = jobs.declare(work if kind == "def" else awork, {"name": "work"})
-    with jobs.worker(grace=10):
+    task = lite.declare(work if kind == "def" else awork, {"name": "work"})
+    with lite.worker(grace=10):
         job = task.enqueue()
         assert started.wait(5)
         waiting = None
@@ -38,7 +38,7 @@ def test_what_runs_may_end_within_the_grace(jobs: Duly, kind: str) -> None:
     assert job.refresh().state is State.SUCCEEDED
     assert job.result() == 7
     assert waiting.state is State.QUEUED
-    assert jobs.workers() == []
+    assert lite.workers() == []
 
 
 @pytest.mark.parametrize("kind", ["heeding def", "deaf def", "async def"])
@@ -79,36 +79,36 @@ def test_what_does_not_end_is_given_back_and_the_attempt_not_counted(
     assert jobs.get(job.id).state is State.QUEUED, "what the deaf one did at last was not recorded"
 
 
-def test_a_job_given_back_runs_to_its_end_with_the_next_worker(jobs: Duly) -> None:
+def test_a_job_given_back_runs_to_its_end_with_the_next_worker(lite: Duly) -> None:
     ran: list[int] = []
 
-    @jobs.task(retry=Backoff.none())
+    @lite.task(retry=Backoff.none())
     async def work() -> str:
         ran.append(current_job().attempt)
         if len(ran) == 1:
             await asyncio.sleep(20)
         return "done"
 
-    with jobs.worker(grace=0):
+    with lite.worker(grace=0):
         job = work.enqueue()
         eventually(lambda: ran)
-    with jobs.worker():
+    with lite.worker():
         assert job.wait(5) == "done"
     assert ran == [1, 1]
 
 
-def test_a_handler_that_snoozes_when_told_to_stop_is_snoozed(jobs: Duly) -> None:
+def test_a_handler_that_snoozes_when_told_to_stop_is_snoozed(lite: Duly) -> None:
     from datetime import timedelta
 
     started = threading.Event()
 
-    @jobs.task
+    @lite.task
     def work() -> None:
         started.set()
         if current_job().wait_cancelled(10):
             raise Snooze(timedelta(hours=1))
 
-    with jobs.worker(grace=0):
+    with lite.worker(grace=0):
         job = work.enqueue()
         assert started.wait(5)
     assert (job.refresh().state, job.attempts) == (State.SCHEDULED, 0)
@@ -174,14 +174,14 @@ def test_jobs_claimed_ahead_go_back_when_the_worker_stops(jobs: Duly) -> None:
     assert (last.state, last.attempts, last.runs) == (State.QUEUED, 0, [])
 
 
-def test_a_worker_starts_once_and_stops_twice(jobs: Duly) -> None:
-    @jobs.task
+def test_a_worker_starts_once_and_stops_twice(lite: Duly) -> None:
+    @lite.task
     def work() -> int:
         return 1
 
-    worker = jobs.worker()
+    worker = lite.worker()
     worker.stop()
-    worker = jobs.worker()
+    worker = lite.worker()
     running = worker.start()
     with pytest.raises(WorkerError, match="already been started"):
         worker.start()

@@ -49,7 +49,7 @@ def test_a_run_that_takes_too_long_is_stopped_and_fails(jobs: Duly, kind: str) -
 
 
 @pytest.mark.parametrize("kind", ["def", "async def"])
-def test_the_slot_of_a_run_that_timed_out_is_free_again(jobs: Duly, kind: str) -> None:
+def test_the_slot_of_a_run_that_timed_out_is_free_again(lite: Duly, kind: str) -> None:
     def plain(seconds: float) -> float:
         until = time.monotonic() + seconds
         while time.monotonic() < until:
@@ -60,42 +60,42 @@ def test_the_slot_of_a_run_that_timed_out_is_free_again(jobs: Duly, kind: str) -
         await asyncio.sleep(seconds)
         return seconds
 
-    task = jobs.declare(
+    task = lite.declare(
         plain if kind == "def" else coroutine, {"name": "work", "timeout": 0.15, "retry": Backoff.none()}
     )
-    with jobs.worker(thread_slots=1, async_slots=1):
+    with lite.worker(thread_slots=1, async_slots=1):
         slow, quick = task.enqueue(5), task.enqueue(0.01)
         assert quick.wait(10) == 0.01
         assert slow.refresh().state is State.FAILED
 
 
-def test_a_run_within_its_time_is_left_alone(jobs: Duly) -> None:
-    @jobs.task(timeout=5)
+def test_a_run_within_its_time_is_left_alone(lite: Duly) -> None:
+    @lite.task(timeout=5)
     def plain() -> int:
         time.sleep(0.05)
         return 1
 
-    @jobs.task(timeout=5)
+    @lite.task(timeout=5)
     async def coroutine() -> int:
         await asyncio.sleep(0.05)
         return 2
 
-    with jobs.worker():
+    with lite.worker():
         stored = [task.enqueue() for _ in range(20) for task in (plain, coroutine)]
         assert sorted(job.wait(10) for job in stored) == [1] * 20 + [2] * 20
 
 
-def test_a_timeout_never_reaches_the_next_job_of_its_thread(jobs: Duly) -> None:
+def test_a_timeout_never_reaches_the_next_job_of_its_thread(lite: Duly) -> None:
     """Runs that end at about the moment their time is up must not leave the exception to another."""
     hit: list[str] = []
 
-    @jobs.task(timeout=0.05, retry=Backoff.none())
+    @lite.task(timeout=0.05, retry=Backoff.none())
     def near(seconds: float) -> None:
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             pass
 
-    @jobs.task(retry=Backoff.none())
+    @lite.task(retry=Backoff.none())
     def innocent() -> int:
         try:
             until = time.monotonic() + 0.003
@@ -110,21 +110,21 @@ def test_a_timeout_never_reaches_the_next_job_of_its_thread(jobs: Duly) -> None:
     for n in range(24):
         near.enqueue(0.045 + n % 10 / 1000)
         stored.append(innocent.enqueue())
-    with jobs.worker(thread_slots=1):
+    with lite.worker(thread_slots=1):
         for job in stored:
             assert job.wait(20) == 1
     assert hit == []
 
 
-def test_the_time_can_be_given_at_enqueue_and_is_known_to_the_handler(jobs: Duly) -> None:
+def test_the_time_can_be_given_at_enqueue_and_is_known_to_the_handler(lite: Duly) -> None:
     left: list[float | None] = []
 
-    @jobs.task
+    @lite.task
     def look() -> None:
         deadline = current_job().deadline
         left.append(None if deadline is None else deadline - time.monotonic())
 
-    with jobs.worker():
+    with lite.worker():
         look.enqueue().wait(5)
         look.using(timeout=30).enqueue().wait(5)
     assert left[0] is None
@@ -132,10 +132,10 @@ def test_the_time_can_be_given_at_enqueue_and_is_known_to_the_handler(jobs: Duly
     assert 29 < left[1] <= 30
 
 
-def test_a_handler_that_swallows_the_timeout_and_stops_is_told_by_the_flag(jobs: Duly) -> None:
+def test_a_handler_that_swallows_the_timeout_and_stops_is_told_by_the_flag(lite: Duly) -> None:
     seen = threading.Event()
 
-    @jobs.task(timeout=0.1, retry=Backoff.none())
+    @lite.task(timeout=0.1, retry=Backoff.none())
     def stubborn() -> None:
         job = current_job()
         until = time.monotonic() + 10
@@ -147,7 +147,7 @@ def test_a_handler_that_swallows_the_timeout_and_stops_is_told_by_the_flag(jobs:
             except TimeoutError:
                 continue
 
-    with jobs.worker():
+    with lite.worker():
         job = stubborn.enqueue()
         with pytest.raises(JobFailed, match="timed out"):
             job.wait(10)

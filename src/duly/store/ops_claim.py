@@ -28,7 +28,8 @@ def lanes(dialect: Dialect, queue: str, *, suspect: bool) -> Op[list[tuple[Lane,
     while rows and len(found) < MAX_LANES:
         tenant, task, head = str(rows[0][0]), str(rows[0][1]), int(str(rows[0][2]))
         found.append((Lane(tenant, task), head))
-        rows = yield Call("next_lane", params | {"tenant": tenant, "task": task})
+        here = params | {"tenant": tenant, "task": task}
+        rows = (yield Call("next_task", here)) or (yield Call("next_tenant", here))
     return found
 
 

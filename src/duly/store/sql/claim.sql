@@ -10,9 +10,14 @@ WITH RECURSIVE lane AS (
 )
 SELECT tenant, task, rank FROM lane LIMIT :n::integer
 
--- name: next_lane [sqlite] The next lane of a queue that has jobs, and the rank at its head.
+-- name: next_task [sqlite] The next lane of the same tenant that has jobs, and the rank at its head.
 SELECT tenant, task, rank FROM duly.waiting
-WHERE queue = :queue AND suspect = :suspect AND (tenant, task) > (:tenant, :task)
+WHERE queue = :queue AND suspect = :suspect AND tenant = :tenant AND task > :task
+ORDER BY queue, suspect, tenant, task, rank, id LIMIT 1
+
+-- name: next_tenant [sqlite] The first lane of the next tenant that has jobs. (By (tenant, task) > (a, b) SQLite would walk lane a, b.)
+SELECT tenant, task, rank FROM duly.waiting
+WHERE queue = :queue AND suspect = :suspect AND tenant > :tenant
 ORDER BY queue, suspect, tenant, task, rank, id LIMIT 1
 
 -- name: first_lane [sqlite] The first lane of a queue that has jobs, and the rank at its head.
