@@ -18,7 +18,7 @@ from duly.domain.rank import STRICT_HORIZON_US, check_priority
 from duly.domain.records import Counts, Filter, WorkerRecord
 from duly.domain.states import State
 from duly.job import Job, Run
-from duly.maintenance.prune import prune_some
+from duly.maintenance.prune import Retention, prune_some
 from duly.store import ops_jobs
 from duly.store.call import Op
 from duly.store.database import Hint
@@ -26,7 +26,7 @@ from duly.worker.identity import is_gone
 
 if TYPE_CHECKING:
     from duly.app import Duly
-    from duly.maintenance.prune import Retention
+    from duly.config import Settings
     from duly.store.store import Store
 
 R = TypeVar("R")
@@ -48,11 +48,18 @@ class Admin:
     """The operator's verbs. Mixed into `Duly`."""
 
     store: Store
+    settings: Settings
 
     @property
     def retention(self) -> Retention:
         """How long finished jobs are kept."""
-        raise NotImplementedError
+        settings = self.settings
+        return Retention(
+            succeeded=settings.retention_succeeded,
+            failed=settings.retention_failed,
+            cancelled=settings.retention_cancelled,
+            rollups=settings.retention_rollups,
+        )
 
     # -- look -------------------------------------------------------------------------------------------------
 

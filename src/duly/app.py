@@ -19,7 +19,6 @@ from duly.domain.records import Enqueued, NewJob
 from duly.domain.retry import DEFAULT, Backoff, check_retry
 from duly.domain.signature import Signature
 from duly.job import Job
-from duly.maintenance.prune import Retention
 from duly.results import Waiters
 from duly.store import ops_enqueue
 from duly.store.call import Op
@@ -259,17 +258,6 @@ class Duly(Admin):
             "app_path": self.app_path,
         }
         return WorkerSettings(**{**values, **{key: value for key, value in overrides.items() if value is not None}})
-
-    @property
-    def retention(self) -> Retention:
-        """How long finished jobs are kept."""
-        settings = self.settings
-        return Retention(
-            succeeded=settings.retention_succeeded,
-            failed=settings.retention_failed,
-            cancelled=settings.retention_cancelled,
-            rollups=settings.retention_rollups,
-        )
 
     def tick(self, most: int = 10, *, queues: object = None) -> Ticked:
         """Run at most `most` due jobs in this process and return what was done; for serverless and for development."""
