@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import pytest
 
-from duly import Duly, InvalidOption, State, Task, Unique, UniqueKeyHeld, dedupe_key
+from duly import Backoff, Duly, InvalidOption, State, Task, Unique, UniqueKeyHeld, dedupe_key
 from tests.helpers import eventually, opened
 
 
@@ -221,8 +221,6 @@ def test_a_follower_that_was_given_up_does_not_keep_the_key(jobs: Duly, gate: Ga
 
 
 def test_the_follower_waits_while_the_first_is_retried(jobs: Duly, gate: Gate) -> None:
-    from duly import Backoff
-
     task = gate.task.using(unique=by("keep_latest"), retry=Backoff.fixed(0.05, max_attempts=2))
     gate.open.release(9)
     with jobs.worker(thread_slots=1):

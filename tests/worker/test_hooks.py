@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -281,8 +282,6 @@ def test_failure_hooks_hear_nothing_of_what_is_no_failure(jobs: Duly) -> None:
         if how == "cancelled":
             raise Cancel("x")
         if how == "snoozed":
-            from datetime import timedelta
-
             raise Snooze(timedelta(hours=1))
 
     with jobs.worker():

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import timedelta
 
 import pytest
 
-from duly import Backoff, Duly, State
+from duly import Backoff, Duly, Snooze, State
+from duly.domain.ids import uuid7
+from duly.domain.records import Lane
 from tests.helpers import Ledger, WorkerProcess, eventually, never, opened, worker_process
 from tests.worker.tasks import declare
 
@@ -101,8 +105,6 @@ def test_the_slot_of_a_killed_worker_is_free_again_though_the_limit_looked_full(
 @pytest.mark.requirement("D7")
 def test_a_lease_that_lapsed_does_not_count_even_before_it_is_rescued(jobs: Duly) -> None:
     """A stuck job does not hold its slot for a moment longer than its lease."""
-    from duly.domain.ids import uuid7
-    from duly.domain.records import Lane
 
     @jobs.task(concurrency=1)
     def limited(n: int) -> int:
@@ -118,10 +120,6 @@ def test_a_lease_that_lapsed_does_not_count_even_before_it_is_rescued(jobs: Duly
 
 @pytest.mark.requirement("D6")
 def test_retries_snoozes_and_failures_give_their_slot_back(jobs: Duly, ledger: Ledger) -> None:
-    from datetime import timedelta
-
-    from duly import Snooze
-
     @jobs.task(concurrency=1, retry=Backoff.fixed(0.05, max_attempts=2))
     def limited(how: str) -> str:
         ledger.write(how, "start")
@@ -156,8 +154,6 @@ def test_the_limit_that_the_newest_worker_states_is_the_limit(database_url: str,
 
 
 def test_async_tasks_have_limits_too(jobs: Duly, ledger: Ledger) -> None:
-    import asyncio
-
     @jobs.task(concurrency=5)
     async def limited(n: int) -> None:
         ledger.write(str(n), "start")

@@ -13,7 +13,8 @@ import pytest
 from duly import Backoff, Duly, State
 from duly.domain.errors import DatabaseError
 from duly.domain.ids import uuid7
-from duly.domain.records import Lane, ProcessIdentity
+from duly.domain.records import Lane, ProcessIdentity, Settled
+from duly.maintenance.rescue import rescue_lapsed
 from duly.store.store import Store
 from duly.worker import identity
 from tests.databases import Kind
@@ -140,7 +141,6 @@ def test_a_rescuer_that_read_before_the_job_was_done_changes_nothing(
     jobs: Duly, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """F6: the holder finishes, or renews, between the look and the write."""
-    from duly.maintenance.rescue import rescue_lapsed
 
     @jobs.task
     def work(n: int) -> int:
@@ -150,8 +150,6 @@ def test_a_rescuer_that_read_before_the_job_was_done_changes_nothing(
     held = {job.id: job for job in jobs.store.claim("default", [Lane("", "work")], 3, worker_id=uuid7(), lease_us=1)}
     eventually(lambda: len(jobs.store.lapsed(0)) == 3)
     stale = jobs.store.lapsed(0)
-    from duly.domain.records import Settled
-
     assert jobs.store.settle([Settled(done.id, held[done.id].token, "succeeded", "succeeded", ran_us=5)])
     assert jobs.store.renew([(renewed.id, held[renewed.id].token)], 60_000_000)
     looks = iter([stale])

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from datetime import timedelta
 
 import pytest
 
-from duly import Backoff, Duly, State
+from duly import Backoff, Duly, State, Unique
 from tests.helpers import eventually, opened
 
 
@@ -62,10 +63,6 @@ def test_many_jobs_are_forgotten_in_steps(database_url: str) -> None:
 
 
 def test_the_key_of_a_pruned_job_can_be_used_again(database_url: str) -> None:
-    from datetime import timedelta
-
-    from duly import Unique
-
     with opened(database_url, retention_succeeded=0) as jobs:
 
         @jobs.task

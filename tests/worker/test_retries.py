@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from duly import Backoff, Cancel, Duly, InvalidOption, JobFailed, Retry, Snooze, State
+from duly.domain import outcome
 from tests.helpers import eventually, opened
 
 SOON = Backoff.fixed(0.02)
@@ -337,8 +338,6 @@ def test_the_history_of_errors_is_bounded(jobs: Duly) -> None:
 
 def test_one_run_that_cannot_be_recorded_keeps_no_other_from_it(jobs: Duly) -> None:
     """Should anything ever slip past the encoders, the others of its batch are still written, and then it too."""
-    from duly.domain import outcome
-
     real = outcome.after_error
 
     def spoilt(*args: Any, **kwargs: Any) -> Any:

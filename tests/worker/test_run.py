@@ -242,12 +242,13 @@ def test_a_queue_with_fixed_slots_never_has_more_and_always_gets_them(jobs: Duly
     assert most == {"mail": 2, "bulk": 12}, "the queue that was not named is left alone"
 
 
-def test_queues_share_the_slots_by_weight(jobs: Duly) -> None:
+@pytest.mark.parametrize("duration", [0.0, 0.002])
+def test_queues_share_the_slots_by_weight(jobs: Duly, duration: float) -> None:
     ran: list[str] = []
 
     @jobs.task
     def work(queue: str) -> None:
-        time.sleep(0.002)
+        time.sleep(duration)
         ran.append(queue)
 
     for queue in ("heavy", "light"):
@@ -256,7 +257,7 @@ def test_queues_share_the_slots_by_weight(jobs: Duly) -> None:
     with jobs.worker(shares, thread_slots=5):
         eventually(lambda: len(ran) >= 600, within=10)
     share = Counter(ran[:600])["heavy"] / 600
-    assert 0.65 < share < 0.92, f"{share:.0%} where 80 % is due"
+    assert 0.72 < share < 0.88, f"{share:.0%} where 80 % is due"
 
 
 def test_a_worker_takes_from_the_queues_that_its_tasks_are_declared_for(lite: Duly) -> None:
@@ -341,3 +342,32 @@ def test_a_job_that_could_not_start_in_time_expires_without_a_run(jobs: Duly) ->
     assert late.reason is not None
     assert "expired" in late.reason
     assert late.attempts == 0
+
+
+@pytest.mark.requirement("E4")
+def test_more_lanes_than_one_look_can_see_hide_no_job(
+    jobs: Duly, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lane is a tenant's jobs of one task: here are many of a task that nobody knows, and ours behind them."""
+    monkeypatch.setattr("duly.store.ops_claim.MAX_LANES", 20)
+    monkeypatch.setattr("duly.worker.claimer.MAX_LANES", 20)
+
+    @jobs.task
+    def strange() -> None: ...
+
+    @jobs.task
+    def work(tenant: str) -> str:
+        return tenant
+
+    for n in range(90):
+        strange.using(tenant=f"a{n:03d}").enqueue()
+    stored = [work.using(tenant=f"z{n:03d}").enqueue(f"z{n:03d}") for n in range(90)]
+    with opened(database_url) as knowing:
+        knowing.task(name="work")(lambda tenant: tenant)
+        with knowing.worker():
+            assert [job.wait(10) for job in stored] == [f"z{n:03d}" for n in range(90)]
+            assert work.using(tenant="zzz").enqueue("late").wait(5) == "late"
+        stored = [work.using(tenant=f"z{n:03d}").enqueue(f"z{n:03d}") for n in range(50)]
+        while knowing.tick(20).claimed:
+            pass
+        assert {job.refresh().state for job in stored} == {State.SUCCEEDED}

@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 
 import pytest
 
@@ -98,8 +99,6 @@ def test_a_job_given_back_runs_to_its_end_with_the_next_worker(lite: Duly) -> No
 
 
 def test_a_handler_that_snoozes_when_told_to_stop_is_snoozed(lite: Duly) -> None:
-    from datetime import timedelta
-
     started = threading.Event()
 
     @lite.task

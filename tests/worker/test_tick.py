@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -148,8 +149,6 @@ def test_a_tick_leaves_what_it_does_not_know_and_other_queues_alone(jobs: Duly, 
 
 
 def test_ticks_side_by_side_run_each_job_once(jobs: Duly, database_url: str) -> None:
-    from concurrent.futures import ThreadPoolExecutor
-
     ran: list[int] = []
 
     @jobs.task

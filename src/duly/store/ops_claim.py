@@ -17,19 +17,21 @@ from duly.store.call import Call, Dialect, Op, Value
 MAX_LANES = 1_000
 
 
-def lanes(dialect: Dialect, queue: str, *, suspect: bool) -> Op[list[tuple[Lane, int]]]:
-    """Name the lanes of a queue that have jobs, with the rank at the head of each."""
-    params: dict[str, Value] = {"queue": queue, "suspect": int(suspect), "n": MAX_LANES}
+def lanes(dialect: Dialect, queue: str, *, suspect: bool, after: Lane | None = None) -> Op[list[tuple[Lane, int]]]:
+    """Name the lanes of a queue that have jobs, with the rank at the head of each: MAX_LANES of them at most."""
+    tenant, task = ("", "") if after is None else (after.tenant, after.task)
+    params: dict[str, Value] = {"queue": queue, "suspect": int(suspect), "n": MAX_LANES, "tenant": tenant, "task": task}
     if dialect is Dialect.POSTGRES:
         rows = yield Call("lanes", params)
         return [(Lane(str(row[0]), str(row[1])), int(str(row[2]))) for row in rows]
     found: list[tuple[Lane, int]] = []
-    rows = yield Call("first_lane", params)
-    while rows and len(found) < MAX_LANES:
-        tenant, task, head = str(rows[0][0]), str(rows[0][1]), int(str(rows[0][2]))
-        found.append((Lane(tenant, task), head))
-        here = params | {"tenant": tenant, "task": task}
-        rows = (yield Call("next_task", here)) or (yield Call("next_tenant", here))
+    while len(found) < MAX_LANES:
+        rows = (yield Call("next_task", params)) or (yield Call("next_tenant", params))
+        if not rows:
+            break
+        tenant, task = str(rows[0][0]), str(rows[0][1])
+        found.append((Lane(tenant, task), int(str(rows[0][2]))))
+        params |= {"tenant": tenant, "task": task}
     return found
 
 

@@ -151,9 +151,12 @@ class Store:
 
     # -- claim, settle ----------------------------------------------------------------------------------------
 
-    def lanes(self, queue: str, *, suspect: bool = False) -> list[tuple[Lane, int]]:
-        """Which lanes of a queue have jobs, with the rank at the head of each."""
-        return self.database.read(lambda: ops_claim.lanes(self.dialect, queue, suspect=suspect))
+    def lanes(self, queue: str, *, suspect: bool = False, after: Lane | None = None) -> list[tuple[Lane, int]]:
+        """Which lanes of a queue have jobs, with the rank at the head of each.
+
+        At most `ops_claim.MAX_LANES`, by tenant and task; for the next ones ask again with the last as `after`.
+        """
+        return self.database.read(lambda: ops_claim.lanes(self.dialect, queue, suspect=suspect, after=after))
 
     def claim(
         self,

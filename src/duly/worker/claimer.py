@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from duly.domain.records import Claimed, Lane
 from duly.store.database import Hint
+from duly.store.ops_claim import MAX_LANES
 from duly.store.store import Store
 from duly.worker.context import Run, lease_time
 from duly.worker.lanes import Lanes
@@ -23,6 +24,8 @@ PROMOTE = 1_000
 SUSPECT_PATIENCE = 5.0
 SUSPECT_AT_LAST = 30.0
 STALE_AFTER = 0.5
+SWEEP_EVERY = 0.05
+"""How soon the next part is looked at where a queue has more lanes than one look can see."""
 
 
 class Claimer:
@@ -50,7 +53,7 @@ class Claimer:
         self._take_back = take_back
         self._poll = poll
         self._most = most
-        self._lanes = {share.name: Lanes(share.name) for share in slots.shares}
+        self._lanes = {share.name: Lanes(share.name, registry.tasks) for share in slots.shares}
         self._credit: defaultdict[tuple[Kind, str], float] = defaultdict(float)
         self._gathered: list[list[Run]] = []
         self._hints: list[Hint] = []
@@ -150,7 +153,10 @@ class Claimer:
         self._look = False
         self._next_look = now + self._poll()
         for name, lanes in self._lanes.items():
-            lanes.seen(self._store.lanes(name), self._store.lanes(name, suspect=True))
+            found = self._store.lanes(name, after=lanes.after)
+            lanes.seen(found, self._store.lanes(name, suspect=True), full=len(found) >= MAX_LANES)
+            if lanes.after is not None:
+                self._next_look = now + SWEEP_EVERY
 
     def _claim_all(self) -> tuple[int, bool]:
         """Claim from every queue in turn. Returns how many, and whether there was room for more."""
@@ -173,8 +179,8 @@ class Claimer:
     def _parts(self, kind: Kind) -> list[tuple[QueueShare, int]]:
         """What each queue may claim now: those that have jobs by weight, with credit for what they missed before."""
         shares, room = self._slots.shares, self._slots.pools[kind].room()
-        if len(shares) == 1:
-            return [(shares[0], room)]
+        if len(shares) == 1 or room == 0:
+            return [(share, room) for share in shares]
         sharing = [share for share in shares if share.slots is None and self._lanes[share.name].heads]
         total = sum(share.weight for share in sharing)
         for share in sharing:
@@ -252,7 +258,7 @@ class Claimer:
             self._store.set_idle(self._worker_id, True)
             self._idle_on_record, self._look = True, True
             return 0.0
-        self.empty = True
+        self.empty = all(lanes.after is None for lanes in self._lanes.values())
         return max(0.0, min(self._next_look, self._next_due) - now)
 
     def _give_back_stale(self, now: float) -> None:

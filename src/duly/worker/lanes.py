@@ -8,7 +8,7 @@ go on all the same, now and then.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from duly.domain.records import Claimed, Lane
 
@@ -21,9 +21,14 @@ MOST_LANES = 64
 class Lanes:
     """The lanes of one queue."""
 
-    def __init__(self, queue: str) -> None:
+    def __init__(self, queue: str, known: Container[str]) -> None:
         self.queue = queue
         self.heads: dict[tuple[str, str], int] = {}
+        self.after: Lane | None = None
+        """Where the next look goes on: there may be more lanes than one look can see."""
+        self._known = known
+        self._found: dict[tuple[str, str], int] = {}
+        self._hinted: set[tuple[str, str]] = set()
         self.suspects: dict[tuple[str, str], int] = {}
         self.looked_at = float("-inf")
         self._cursors: dict[tuple[str, str], Lane] = {}
@@ -32,7 +37,11 @@ class Lanes:
 
     def hint(self, tenant: str, task: str, rank: int | None) -> None:
         """Somebody says that a job came."""
+        if task not in self._known:
+            return
         key = (tenant, task)
+        if self.after is not None:
+            self._hinted.add(key)
         known = self.heads.get(key)
         low = rank if rank is not None else int(time.time() * 1e6)
         self.heads[key] = low if known is None else min(known, low)
@@ -40,9 +49,20 @@ class Lanes:
         if cursor is not None and (rank is None or rank < cursor.from_rank):
             del self._cursors[key]
 
-    def seen(self, normal: Iterable[tuple[Lane, int]], suspects: Iterable[tuple[Lane, int]]) -> None:
-        """A look at the database says which lanes have jobs."""
-        self.heads = {(lane.tenant, lane.task): rank for lane, rank in normal}
+    def seen(self, normal: list[tuple[Lane, int]], suspects: Iterable[tuple[Lane, int]], *, full: bool) -> None:
+        """A look at the database says which lanes have jobs, from `after` on; all of them, unless it was full."""
+        found = {(lane.tenant, lane.task): rank for lane, rank in normal if lane.task in self._known}
+        if full:
+            self.heads |= found
+            self._found |= found
+            if self.after is None:
+                self._hinted.clear()
+            self.after = normal[-1][0]
+        elif self.after is not None:
+            later = {key: self.heads[key] for key in self._hinted if key in self.heads}
+            self.heads, self._found, self.after = later | self._found | found, {}, None
+        else:
+            self.heads = found
         self.suspects = {(lane.tenant, lane.task): rank for lane, rank in suspects}
         self.looked_at = time.monotonic()
 

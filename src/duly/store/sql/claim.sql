@@ -1,6 +1,7 @@
 -- name: lanes [postgres] Which lanes of a queue have jobs, and the rank at the head of each: one index probe per lane.
 WITH RECURSIVE lane AS (
-    (SELECT tenant, task, rank FROM duly.waiting WHERE queue = :queue::text AND suspect = :suspect::smallint
+    (SELECT tenant, task, rank FROM duly.waiting
+     WHERE queue = :queue::text AND suspect = :suspect::smallint AND (tenant, task) > (:tenant::text, :task::text)
      ORDER BY queue, suspect, tenant, task, rank, id LIMIT 1)
     UNION ALL
     SELECT n.tenant, n.task, n.rank FROM lane l CROSS JOIN LATERAL (
@@ -18,10 +19,6 @@ ORDER BY queue, suspect, tenant, task, rank, id LIMIT 1
 -- name: next_tenant [sqlite] The first lane of the next tenant that has jobs. (By (tenant, task) > (a, b) SQLite would walk lane a, b.)
 SELECT tenant, task, rank FROM duly.waiting
 WHERE queue = :queue AND suspect = :suspect AND tenant > :tenant
-ORDER BY queue, suspect, tenant, task, rank, id LIMIT 1
-
--- name: first_lane [sqlite] The first lane of a queue that has jobs, and the rank at its head.
-SELECT tenant, task, rank FROM duly.waiting WHERE queue = :queue AND suspect = :suspect
 ORDER BY queue, suspect, tenant, task, rank, id LIMIT 1
 
 -- name: claim [postgres] Take the first jobs of some lanes, lowest rank first, and lease them to a worker.
