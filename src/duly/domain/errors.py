@@ -15,9 +15,14 @@
     │   ├── SchemaTooOld
     │   └── SchemaTooNew
     ├── JobNotFound (LookupError)
+    │   └── RecurringJobNotFound
     ├── Conflict                           a verb that the job's state does not allow
     │   ├── JobNotRetryable
-    │   └── UniqueKeyHeld
+    │   ├── UniqueKeyHeld
+    │   ├── AlreadyRegistered              register() twice in one process
+    │   ├── NotRegistered                  unregister() of what this process never registered
+    │   └── MirrorHookMissing
+    ├── MirrorFailed                       what must happen beside a change failed; the change was not made
     ├── StaleRun                           a run that no longer owns its job
     ├── JobFailed, JobCancelled            raised by waiting for a result
     ├── WaitTimeout (TimeoutError)
@@ -125,6 +130,26 @@ class JobNotRetryable(Conflict):
 
 class UniqueKeyHeld(Conflict):
     """Another job holds this unique key: wait for it to end, or cancel it."""
+
+
+class RecurringJobNotFound(JobNotFound):
+    """There is no such recurring job: make it with task.recur(key=...), or check the task and the key."""
+
+
+class AlreadyRegistered(Conflict):
+    """This process has registered this id already: unregister it first."""
+
+
+class NotRegistered(Conflict, LookupError):
+    """This process has not registered this id."""
+
+
+class MirrorHookMissing(Conflict):
+    """A Python hook must see this change, and this process has not loaded it: make the change where the task is."""
+
+
+class MirrorFailed(DulyError):
+    """What must happen beside a change of a recurring job failed, so the change was not made."""
 
 
 class StaleRun(DulyError):

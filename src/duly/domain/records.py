@@ -8,8 +8,9 @@ from typing import NamedTuple
 from duly.domain.states import State
 
 MINUTE_US = 60_000_000
-HOLD = {"none": 0, "queued": 1, "live": 2, "window": 3}
-"""How a job holds its unique key: not at all, while queued, until it ends, for a time."""
+HOLD = {"none": 0, "queued": 1, "live": 2, "window": 3, "recurs": 4, "spawns": 5}
+"""What a job is held by beside its place: a unique key while queued, until it ends, or for a time; or its schedule, by
+which it recurs, or which makes a job of its own for each tick."""
 
 
 class NewJob(NamedTuple):
@@ -65,7 +66,8 @@ class Settled(NamedTuple):
     """How one run ended and where its job goes. The order is that of the settle statement's columns.
 
     `state` is where the job goes (succeeded, failed, cancelled, scheduled, queued), `outcome` what the run was.
-    Durations, not instants: `ran_us` how long it ran (-1: never started), `age_us` how long ago it ended.
+    Durations, not instants: `ran_us` how long it ran (-1: never started), `age_us` how long ago it ended. Only
+    `again_at` is an instant: when a recurring job shall run next because its handler or its rule says so.
     """
 
     id: str
@@ -83,6 +85,7 @@ class Settled(NamedTuple):
     traceback: str | None = None
     result: str | None = None
     log: str | None = None
+    again_at: int | None = None
 
 
 class Lapsed(NamedTuple):

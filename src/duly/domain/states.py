@@ -11,7 +11,10 @@ from duly.domain.names import suggest
 
 
 class State(StrEnum):
-    """Where a job is: scheduled -> queued -> running -> succeeded | failed | cancelled."""
+    """Where a job is: scheduled -> queued -> running -> succeeded | failed | cancelled.
+
+    A recurring job goes from running back to scheduled, for ever; it may be disabled.
+    """
 
     SCHEDULED = "scheduled"
     QUEUED = "queued"
@@ -19,6 +22,7 @@ class State(StrEnum):
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     CANCELLED = "cancelled"
+    DISABLED = "disabled"
 
     @classmethod
     def parse(cls, text: str) -> State:

@@ -38,4 +38,21 @@ class CopyIn(NamedTuple):
     data: Sequence[str]
 
 
-Op = Generator[Call | CopyIn, Rows, R]
+class Foreign(NamedTuple):
+    """A statement in the application's words, with `:name` parameters: a condition, or a mirror.
+
+    With `caught` an error of the database comes back as a row (FAILED, SQLSTATE or None, message) instead of ending the
+    operation; whoever asks so has set a savepoint. With `untyped` the parameters take the type of what they are
+    compared with or assigned to, as literals do: also where a library would ask for the right Python type.
+    """
+
+    sql: str
+    params: Mapping[str, object] = {}
+    caught: bool = False
+    untyped: bool = False
+
+
+FAILED = "duly: the statement failed"
+
+
+Op = Generator[Call | CopyIn | Foreign, Rows, R]

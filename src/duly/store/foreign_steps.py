@@ -17,14 +17,14 @@ from uuid import UUID
 
 from duly.domain.errors import InvalidOption, SchemaMissing
 from duly.store import migrate
-from duly.store.call import Call, Dialect, Op, Row, Rows, Value
+from duly.store.call import FAILED, Call, Dialect, Foreign, Op, Row, Rows, Value
 from duly.store.database import Database
 from duly.store.postgres import PostgresDatabase
 from duly.store.sqlite import SqliteDatabase
-from duly.store.statements import Compiled
+from duly.store.statements import Compiled, literal, rewrite
 
 R = TypeVar("R")
-Params = Mapping[str, Value] | tuple[Value, ...]
+Params = Mapping[str, object] | tuple[object, ...]
 _TYPED = re.compile(r"(?<![:\w])(:[a-z_]\w*)::(uuid|json)\b(\[\])?")
 _CLOCK = re.compile(r"(?<![:\w]):(now|lease_now)\b(?!::)")
 _SCHEMA_STATES = {"42P01", "3F000", "42703"}  # no such table, schema, column
@@ -152,12 +152,27 @@ def _statements(words: _Words, op: Callable[[], Op[R]]) -> Steps[R]:
     try:
         call = next(calls)
         while True:
+            if isinstance(call, Foreign):
+                call = calls.send((yield from _foreign(words, call)))
+                continue
             assert isinstance(call, Call), "COPY is for our own connections"
             call = calls.send((yield words.step(call)))
     except StopIteration as stop:
         return stop.value  # type: ignore[no-any-return]
     finally:
         calls.close()
+
+
+def _foreign(words: _Words, call: Foreign) -> Steps[Rows]:
+    """A statement in the application's words."""
+    try:
+        return (yield words.foreign(call))
+    except Exception as error:
+        if not call.caught:
+            raise
+        cause = getattr(error, "orig", None) or error
+        state = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
+        return [(FAILED, state, str(cause).strip().splitlines()[0] if str(cause).strip() else type(cause).__name__)]
 
 
 # -- words ----------------------------------------------------------------------------------------------------
@@ -197,6 +212,15 @@ class _Words:
         if self._style == "pyformat":
             return Step(sql, {name: self._value(name, call) for name in order})
         return Step(sql, tuple(self._value(name, call) for name in order))
+
+    def foreign(self, call: Foreign) -> Step:
+        """Put a statement of the application's into words."""
+        if call.untyped and self._style == "dollar":
+            return Step(rewrite(call.sql, param=lambda name: literal(call.params[name]), table="duly.", casts=True))
+        sql, order = self._compiled.foreign(call.sql)
+        if self._style == "pyformat":
+            return Step(sql, {name: call.params[name] for name in order})
+        return Step(sql, tuple(call.params[name] for name in order))
 
     def _value(self, name: str, call: Call) -> Value:
         return self._instants[name] if name in self._instants else call.params[name]

@@ -16,7 +16,7 @@ from duly.domain.states import TERMINAL, State
 from duly.store.call import Call, Dialect, Op, Rows, Value
 from duly.store.ops_enqueue import hold_key, key_of, requeue, take_unstarted
 
-_STATES = frozenset({"succeeded", "failed", "cancelled", "scheduled", "queued"})
+_STATES = frozenset({"succeeded", "failed", "cancelled", "scheduled", "queued", "recurs", "idle"})
 _COLUMNS = (
     "ids",
     "tokens",
@@ -33,6 +33,7 @@ _COLUMNS = (
     "tracebacks",
     "results",
     "logs",
+    "agains",
 )
 
 
@@ -73,7 +74,8 @@ def _settle_sqlite(batch: Sequence[Settled], params: dict[str, Value]) -> Op[set
     params["batch"] = json.dumps(batch)
     yield Call("settle_runs", params)
     for place, some in groupby(sorted(batch, key=_place), key=_place):
-        yield Call(place, params | {"batch": json.dumps(list(some))})
+        if place:
+            yield Call(place, params | {"batch": json.dumps(list(some))})
     yield Call("settle_rollups", params)
     yield Call("settle_done", {"ids": json.dumps([each.id for each in batch])})
     return held
@@ -84,8 +86,11 @@ def _stop(settled: Settled, reason: str | None) -> Settled:
     return settled if settled.state in TERMINAL else settled._replace(state="cancelled", reason=reason)
 
 
+_PLACES = {"scheduled": "settle_scheduled", "recurs": "settle_scheduled", "queued": "settle_queued", "idle": ""}
+
+
 def _place(settled: Settled) -> str:
-    return "settle_ended" if settled.state in TERMINAL else f"settle_{settled.state}"
+    return _PLACES.get(settled.state, "settle_ended")
 
 
 def settle_keyed(

@@ -19,7 +19,7 @@ from duly.domain.clock import Clock
 from duly.domain.errors import ConfigurationError, DatabaseError, DatabaseUnavailable, DulyError
 from duly.store import migrate
 from duly.store.arrays import array_literal
-from duly.store.call import Call, CopyIn, Dialect, Op, Rows
+from duly.store.call import FAILED, Call, CopyIn, Dialect, Foreign, Op, Rows
 from duly.store.connections import Connections
 from duly.store.database import Hint
 from duly.store.poker import Poker
@@ -213,9 +213,11 @@ class PostgresDatabase:
         finally:
             steps.close()
 
-    def _execute(self, connection: psycopg.Connection, call: Call | CopyIn) -> Rows:
+    def _execute(self, connection: psycopg.Connection, call: Call | CopyIn | Foreign) -> Rows:
         if isinstance(call, CopyIn):
             return self._copy(connection, call)
+        if isinstance(call, Foreign):
+            return self._execute_foreign(connection, call)
         if call.name in _DIRECT and not self._clock.manual:
             return self._execute_directly(connection, call)
         sql, order = self._compiled.get(call.name)
@@ -227,6 +229,20 @@ class PostgresDatabase:
         if len(params) < len(order):  # the clock is moved by hand
             params |= {"now": self._clock.now_us(), "lease_now": self._clock.lease_us()}
         cursor = connection.execute(sql, params)
+        return cursor.fetchall() if cursor.pgresult is not None and cursor.pgresult.nfields else ()
+
+    def _execute_foreign(self, connection: psycopg.Connection, call: Foreign) -> Rows:
+        sql, order = self._compiled.foreign(call.sql)
+        params = {name: call.params[name] for name in order if name not in CLOCKS}
+        if len(params) < len(order):
+            params |= {"now": self._clock.now_us(), "lease_now": self._clock.lease_us()}
+        try:
+            cursor = connection.execute(sql.encode(), params, prepare=False)
+        except _import_psycopg().Error as error:
+            lost = error.sqlstate is None or error.sqlstate.startswith(_LOST)
+            if call.caught and not lost:
+                return [(FAILED, error.sqlstate, _first_line(error))]
+            raise
         return cursor.fetchall() if cursor.pgresult is not None and cursor.pgresult.nfields else ()
 
     def _execute_directly(self, connection: psycopg.Connection, call: Call) -> Rows:

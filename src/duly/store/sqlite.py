@@ -20,7 +20,7 @@ from typing import Generic, TypeVar
 from duly.domain.clock import Clock
 from duly.domain.errors import DatabaseError, DatabaseUnavailable, DulyError, UnsupportedDatabase
 from duly.store import filesystem, migrate
-from duly.store.call import Call, CopyIn, Dialect, Op, Row, Rows
+from duly.store.call import FAILED, Call, CopyIn, Dialect, Foreign, Op, Row, Rows
 from duly.store.database import Hint
 from duly.store.lockfile import LockFile
 from duly.store.sqlite_wake import SqliteWaker, poke_sockets
@@ -312,12 +312,25 @@ class SqliteDatabase:
         finally:
             steps.close()
 
-    def _execute(self, connection: sqlite3.Connection, call: Call | CopyIn, now: int, lease_now: int) -> Rows:
+    def _execute(self, connection: sqlite3.Connection, call: Call | CopyIn | Foreign, now: int, lease_now: int) -> Rows:
+        if isinstance(call, Foreign):
+            return self._execute_foreign(connection, call, now)
         assert isinstance(call, Call), "COPY is for PostgreSQL"
         sql, order = self._compiled.get(call.name)
         given = call.params
         params = tuple([now if name == "now" else lease_now if name == "lease_now" else given[name] for name in order])
         rows: list[Row] = connection.execute(sql, params).fetchall()
+        return rows
+
+    def _execute_foreign(self, connection: sqlite3.Connection, call: Foreign, now: int) -> Rows:
+        sql, order = self._compiled.foreign(call.sql)
+        params = tuple([now if name == "now" else call.params[name] for name in order])
+        try:
+            rows: list[Row] = connection.execute(sql, params).fetchall()  # type: ignore[arg-type]
+        except Exception as error:
+            if call.caught and connection.in_transaction and not any(word in str(error) for word in _FULL):
+                return [(FAILED, None, str(error))]
+            raise
         return rows
 
     def read(self, op: Callable[[], Op[R]]) -> R:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from functools import lru_cache
 from importlib import resources
 
@@ -16,6 +17,7 @@ from duly.store.call import Dialect
 
 POSTGRES_NOW = "(extract(epoch FROM statement_timestamp()) * 1000000)::bigint"
 CLOCKS = ("now", "lease_now")
+MOST_FOREIGN = 1_000
 
 _HEADER = re.compile(r"^-- name: (\w+)(?: \[(\w+)\])? (\S.*)$", re.M)
 _TOKEN = re.compile(
@@ -58,6 +60,18 @@ def rewrite(sql: str, *, param: Marker, table: str, casts: bool, percent: str = 
     return _TOKEN.sub(replace, sql)
 
 
+def literal(value: object) -> str:
+    """A value as PostgreSQL text that takes its type from where it stands."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    text = value.isoformat() if isinstance(value, datetime) else str(value)
+    return "E'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
 @lru_cache(maxsize=4)
 def load(dialect: Dialect) -> dict[str, str]:
     """Read every named statement of one dialect."""
@@ -93,12 +107,22 @@ class Compiled:
         self._table = "duly_" if dialect is Dialect.SQLITE else f'"{check_schema(schema)}".'
         self._server_clock = server_clock
         self._ready: dict[str, tuple[str, tuple[str, ...]]] = {}
+        self._foreign: dict[str, tuple[str, tuple[str, ...]]] = {}
 
     def get(self, name: str) -> tuple[str, tuple[str, ...]]:
         """Return the text of a statement and its parameters in order."""
         ready = self._ready.get(name)
         if ready is None:
             ready = self._ready[name] = self.compile(self._source[name])
+        return ready
+
+    def foreign(self, sql: str) -> tuple[str, tuple[str, ...]]:
+        """The same for a statement in the application's words."""
+        ready = self._foreign.get(sql)
+        if ready is None:
+            if len(self._foreign) >= MOST_FOREIGN:
+                self._foreign.clear()
+            ready = self._foreign[sql] = self.compile(sql)
         return ready
 
     def compile(self, sql: str) -> tuple[str, tuple[str, ...]]:

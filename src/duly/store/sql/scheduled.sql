@@ -1,6 +1,6 @@
 -- name: promote [postgres] Put jobs whose time has come into their lanes; says into which.
 WITH due AS MATERIALIZED (
-    SELECT ctid AS at FROM duly.scheduled WHERE run_at <= :now ORDER BY run_at, id LIMIT :n::integer FOR UPDATE SKIP LOCKED
+    SELECT ctid AS at FROM duly.scheduled WHERE run_at <= :now AND hold <> 5 ORDER BY run_at, id LIMIT :n::integer FOR UPDATE SKIP LOCKED
 ), taken AS (
     DELETE FROM duly.scheduled WHERE ctid = ANY (ARRAY(SELECT at FROM due)) RETURNING *
 ), lane AS (
@@ -13,7 +13,7 @@ WITH due AS MATERIALIZED (
 SELECT queue, tenant, task, min(rank), count(*) FROM lane GROUP BY queue, tenant, task
 
 -- name: due_scheduled [sqlite] Jobs whose time has come.
-SELECT json_group_array(id) FROM (SELECT id FROM duly.scheduled WHERE run_at <= :now ORDER BY run_at, id LIMIT :n)
+SELECT json_group_array(id) FROM (SELECT id FROM duly.scheduled WHERE run_at <= :now AND hold <> 5 ORDER BY run_at, id LIMIT :n)
 
 -- name: promote_waiting [sqlite] Put jobs whose time has come into their lanes.
 INSERT INTO duly.waiting (queue, suspect, tenant, task, rank, id, run_at, priority, token, attempt, crashes, hold)

@@ -2,22 +2,23 @@
 WITH batch AS (
     SELECT * FROM unnest(:ids::uuid[], :tokens::bigint[], :states::text[], :outcomes::text[], :delays::bigint[], :uncounted::integer[],
                          :crashes::integer[], :ran::bigint[], :ages::bigint[], :reasons::text[], :error_kinds::text[], :errors::text[],
-                         :tracebacks::text[], :results::text[], :logs::text[])
-        AS b(id, token, state, outcome, delay_us, uncounted, crashes, ran_us, age_us, reason, error_kind, error, traceback, result, log)
+                         :tracebacks::text[], :results::text[], :logs::text[], :agains::bigint[])
+        AS b(id, token, state, outcome, delay_us, uncounted, crashes, ran_us, age_us, reason, error_kind, error, traceback, result, log, again_at)
 ), held AS (
     DELETE FROM duly.running r USING batch b
     WHERE r.id = b.id AND r.token = b.token AND (NOT :only_expired::boolean OR r.leased_until <= :lease_now OR r.deadline_at <= :now)
     RETURNING r.id, r.token, r.queue, r.tenant, r.task, r.priority, r.run_at, r.attempt, r.hold, r.worker_id, r.claimed_at, b.outcome,
-              CASE WHEN r.cancel_at IS NOT NULL AND b.state IN ('scheduled', 'queued') THEN 'cancelled' ELSE b.state END AS state,
-              CASE WHEN r.cancel_at IS NOT NULL AND b.state IN ('scheduled', 'queued') THEN r.cancel_reason ELSE b.reason END AS reason,
-              b.delay_us, b.uncounted, b.crashes, b.ran_us, b.error_kind, b.error, b.traceback, b.result, b.log,
+              CASE WHEN r.cancel_at IS NOT NULL AND r.hold < 4 AND b.state IN ('scheduled', 'queued') THEN 'cancelled' ELSE b.state END AS state,
+              CASE WHEN r.cancel_at IS NOT NULL AND r.hold < 4 AND b.state IN ('scheduled', 'queued') THEN r.cancel_reason ELSE b.reason END AS reason,
+              b.again_at, b.delay_us, b.uncounted, b.crashes, b.ran_us, b.error_kind, b.error, b.traceback, b.result, b.log,
               :now - b.age_us AS finished_at, CASE WHEN b.ran_us < 0 THEN r.claimed_at ELSE :now - b.age_us - b.ran_us END AS started_at
 ), ended AS (
     INSERT INTO duly.ended (id, state, finished_at, token, attempt, crashes, hold, reason)
     SELECT id, state, finished_at, token, attempt - uncounted, crashes, hold, reason FROM held WHERE state IN ('succeeded', 'failed', 'cancelled')
 ), later AS (
     INSERT INTO duly.scheduled (id, run_at, queue, tenant, task, priority, token, attempt, crashes, hold)
-    SELECT id, :now + delay_us, queue, tenant, task, priority, token, attempt - uncounted, crashes, hold FROM held WHERE state = 'scheduled'
+    SELECT id, COALESCE(again_at, :now + delay_us), queue, tenant, task, priority, token, attempt - uncounted, crashes, hold
+    FROM held WHERE state IN ('scheduled', 'recurs')
 ), again AS (
     INSERT INTO duly.waiting (queue, suspect, tenant, task, rank, id, run_at, priority, token, attempt, crashes, hold)
     SELECT queue, CASE WHEN crashes > 1 THEN 1 ELSE 0 END, tenant, task,
@@ -34,7 +35,7 @@ WITH batch AS (
            count(*),
            count(*) FILTER (WHERE outcome = 'succeeded'),
            count(*) FILTER (WHERE outcome = 'failed'),
-           count(*) FILTER (WHERE outcome IN ('failed', 'crashed') AND state IN ('scheduled', 'queued')),
+           count(*) FILTER (WHERE outcome IN ('failed', 'crashed') AND state IN ('scheduled', 'queued', 'recurs')),
            count(*) FILTER (WHERE outcome IN ('cancelled', 'expired')),
            count(*) FILTER (WHERE outcome = 'crashed'),
            count(*) FILTER (WHERE outcome = 'succeeded' AND attempt > 1),
@@ -64,7 +65,7 @@ WITH batch AS (
 SELECT id FROM held
 
 -- name: settle_held [sqlite] Which of the runs to settle are still held by their token; and which of those were asked to stop, and why.
-SELECT json_group_array(r.id), json_group_array(json_array(r.id, r.cancel_reason)) FILTER (WHERE r.cancel_at IS NOT NULL) FROM json_each(:batch) b CROSS JOIN duly.running r
+SELECT json_group_array(r.id), json_group_array(json_array(r.id, r.cancel_reason)) FILTER (WHERE r.cancel_at IS NOT NULL AND r.hold < 4) FROM json_each(:batch) b CROSS JOIN duly.running r
 ON r.id = json_extract(b.value, '$[0]') AND r.token = json_extract(b.value, '$[1]')
 WHERE NOT :only_expired OR r.leased_until <= :lease_now OR r.deadline_at <= :now
 
@@ -87,7 +88,8 @@ ON r.id = json_extract(b.value, '$[0]') AND r.token = json_extract(b.value, '$[1
 
 -- name: settle_scheduled [sqlite] Jobs that run again later.
 INSERT INTO duly.scheduled (id, run_at, queue, tenant, task, priority, token, attempt, crashes, hold)
-SELECT r.id, :now + json_extract(b.value, '$[4]'), r.queue, r.tenant, r.task, r.priority, r.token, r.attempt - json_extract(b.value, '$[5]'),
+SELECT r.id, COALESCE(json_extract(b.value, '$[15]'), :now + json_extract(b.value, '$[4]')), r.queue, r.tenant, r.task, r.priority, r.token,
+       r.attempt - json_extract(b.value, '$[5]'),
        json_extract(b.value, '$[6]'), r.hold
 FROM json_each(:batch) b CROSS JOIN duly.running r
 ON r.id = json_extract(b.value, '$[0]') AND r.token = json_extract(b.value, '$[1]')
@@ -106,7 +108,7 @@ SELECT 60000000, finished_at - finished_at % 60000000, tenant, queue, task, :sha
        count(*),
        sum(outcome = 'succeeded'),
        sum(outcome = 'failed'),
-       sum(outcome IN ('failed', 'crashed') AND state IN ('scheduled', 'queued')),
+       sum(outcome IN ('failed', 'crashed') AND state IN ('scheduled', 'queued', 'recurs')),
        sum(outcome IN ('cancelled', 'expired')),
        sum(outcome = 'crashed'),
        sum(outcome = 'succeeded' AND attempt > 1),

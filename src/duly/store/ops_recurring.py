@@ -1,0 +1,445 @@
+"""Recurring jobs: make, find, enable, disable, edit, run now, forget. Each on any connection, the caller's included.
+
+Every change holds the job's row in `recurring` first. Not here: what follows from a run (`ops_recurring_runs`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+from duly.domain.clock import from_us
+from duly.domain.errors import (
+    Conflict,
+    InvalidOption,
+    MirrorFailed,
+    MirrorHookMissing,
+    RecurringJobNotFound,
+)
+from duly.domain.records import HOLD
+from duly.domain.recurring import Change, NewRecurring, RecurringRecord
+from duly.schedule.plan import Ticks, first_run
+from duly.schedule.rules import Schedule
+from duly.store.call import FAILED, Call, Dialect, Foreign, Op, Row, Rows, Value
+from duly.store.ops_enqueue import MOVES, take_unstarted
+
+Hooks = Mapping[str, Callable[[Change, "Execute"], object]]
+Execute = Callable[[str, Mapping[str, object]], None]
+UNDECLARED = "duly: no longer declared"
+
+
+class Standing(NamedTuple):
+    """How a recurring job stands after a change."""
+
+    id: str
+    enabled: bool
+    next_run_at: int | None
+    created: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Recurring:
+    """Operations on recurring jobs for one dialect, with the Python hooks that this process has."""
+
+    dialect: Dialect
+    hooks: Hooks
+
+    # -- look -------------------------------------------------------------------------------------------------
+
+    def get(self, job_id: str) -> Op[RecurringRecord | None]:
+        """One recurring job by its id."""
+        rows = yield Call("get_recurring", {"id": job_id})
+        return record_of(rows[0]) if rows else None
+
+    def find(self, tenant: str, task: str, key: str) -> Op[RecurringRecord | None]:
+        """One recurring job by its key."""
+        rows = yield Call("find_recurring", {"tenant": tenant, "task": task, "key": key})
+        return (yield from self.get(str(rows[0][0]))) if rows else None
+
+    def find_name(self, tenant: str, name: str) -> Op[RecurringRecord | None]:
+        """One recurring job by its name."""
+        rows = yield Call("find_recurring_by_name", {"tenant": tenant, "name": name})
+        return (yield from self.get(str(rows[0][0]))) if rows else None
+
+    # -- make -------------------------------------------------------------------------------------------------
+
+    def recur(self, new: NewRecurring, *, enable: bool = True) -> Op[Standing]:
+        """Make a recurring job, or enable the one that there is. What is said differently than before is taken over.
+
+        Without `enable` (a declaration at start-up) one that exists keeps what people made of it.
+        """
+        for _ in range(MOVES):
+            rows = yield Call("find_recurring", {"tenant": new.tenant, "task": new.task, "key": new.key})
+            if rows:
+                return (yield from self._renew(str(rows[0][0]), new, enable=enable))
+            yield from self._check_name(new.tenant, new.name, None)
+            made = yield Call("insert_schedule", new._asdict())
+            if made:
+                return (yield from self._make(new, anchor_at=int(str(made[0][0]))))
+        yield from self._check_name(new.tenant, new.name, None)
+        raise Conflict(
+            f"recurring job {describe(new)} is being made by another transaction that cannot be seen from here. "
+            "Repeat this transaction, or use READ COMMITTED"
+        )
+
+    def _make(self, new: NewRecurring, *, anchor_at: int) -> Op[Standing]:
+        at = first_run(_Ruled(new.tenant, new.task, new.key, new.rule, anchor_at), anchor_at)
+        if at is None:
+            raise InvalidOption(f"recurring job {describe(new)} would never run: its schedule is over. Check until=")
+        params: dict[str, Value] = dict(new._asdict())
+        params |= {"next_run_at": at, "disabled_by": None, "disabled_reason": None}
+        if not new.enabled:
+            params |= {"disabled_by": new.created_by, "disabled_reason": "made disabled"}
+        yield Call("insert_recurring_job", params)
+        yield Call("insert_recurring", params)
+        if new.enabled:
+            yield from self._place(new.id, at, 0, new.overlap)
+        yield from self.mirror(
+            Change(new.id, new.tenant, new.task, new.key, new.enabled, at if new.enabled else None, None, None, 0, None)
+        )
+        return Standing(new.id, new.enabled, at, created=True)
+
+    def _renew(self, job_id: str, new: NewRecurring, *, enable: bool) -> Op[Standing]:
+        old = yield from self.lock(job_id)
+        if old.declared != new.declared:
+            yield from self._change(old, new)
+            old = yield from self._read(job_id)
+        elif old.declared_in != new.declared_in and new.declared_in is not None:
+            yield Call("update_schedule", _schedule_of(old) | {"declared_in": new.declared_in})
+        back = old.disabled_by == UNDECLARED
+        wanted = new.enabled if enable else (old.enabled or (back and new.enabled))
+        return (yield from self._set(old, wanted, by=new.created_by, reason="disabled by the code"))
+
+    # -- change -----------------------------------------------------------------------------------------------
+
+    def lock(self, job_id: str) -> Op[RecurringRecord]:
+        """Hold a recurring job until the transaction ends, and read it as it is then."""
+        if not (yield Call("lock_recurring", {"id": job_id})):
+            raise RecurringJobNotFound(f"there is no recurring job {job_id}: it was deleted, or the id is wrong")
+        return (yield from self._read(job_id))
+
+    def _read(self, job_id: str) -> Op[RecurringRecord]:
+        record = yield from self.get(job_id)
+        if record is None:
+            raise RecurringJobNotFound(f"there is no recurring job {job_id}: it was just deleted")
+        return record
+
+    def set_enabled(self, job_id: str, enabled: bool, *, by: str | None, reason: str | None) -> Op[Standing]:
+        """Enable or disable."""
+        old = yield from self.lock(job_id)
+        return (yield from self._set(old, enabled, by=by, reason=reason))
+
+    def set_enabled_if(
+        self, job_id: str, sql: str, params: Mapping[str, object], *, by: str | None, reason: str | None
+    ) -> Op[Standing]:
+        """Enable or disable by a condition, evaluated in a statement of its own once the job is held."""
+        old = yield from self.lock(job_id)
+        rows = yield Foreign(f"SELECT CASE WHEN ({sql}) THEN 1 ELSE 0 END", params)  # noqa: S608 - the caller's own words
+        return (yield from self._set(old, bool(rows[0][0]), by=by, reason=reason))
+
+    def _set(self, old: RecurringRecord, enabled: bool, *, by: str | None, reason: str | None) -> Op[Standing]:
+        if old.enabled == enabled:
+            return Standing(old.id, enabled, old.next_run_at)
+        if enabled:
+            return (yield from self._enable(old))
+        yield from self._disable(old, by=by, reason=reason)
+        return Standing(old.id, False, old.next_run_at)
+
+    def _enable(self, old: RecurringRecord) -> Op[Standing]:
+        """It runs when it would have, or at once if that has passed."""
+        at, tick = old.next_run_at, old.tick_at
+        if at is None:
+            rules = Schedule.from_json(old.rule).rules
+            at = tick = Ticks(old).after(old.now) if rules else old.now
+            if at is None:
+                raise Conflict(f"recurring job {describe(old)} cannot be enabled: its schedule has ended. Edit it first")
+        elif at <= old.now:
+            at = tick = old.now
+        if old.running_since is None:
+            rows = yield Call("recurring_token", {"id": old.id})
+            token = int(str(rows[0][0]))
+            yield from self._place(old.id, at, token, old.overlap)
+        else:  # the run under way puts it back into its place when it ends
+            at, tick, token = old.next_run_at or at, old.tick_at, 0
+        yield from self._stand(old, enabled=True, at=at, tick=tick, token=token, failures=0)
+        return Standing(old.id, True, at)
+
+    def _disable(self, old: RecurringRecord, *, by: str | None, reason: str | None) -> Op[None]:
+        taken = yield from self._take(old.id)
+        yield from self._stand(
+            old, enabled=False, at=old.next_run_at, tick=old.tick_at, token=taken, by=by, reason=reason or "disabled"
+        )
+
+    def _take(self, job_id: str) -> Op[int]:
+        """Take a job out of its place, wherever it has moved meanwhile. Returns its fence; 0 if it runs or is nowhere."""
+        for _ in range(MOVES):
+            taken = yield from take_unstarted(self.dialect, job_id)
+            if taken is not None:
+                rows = yield Call("recurring_token", {"id": job_id})
+                return max(taken.token, int(str(rows[0][0])))
+            if (yield Call("is_running", {"id": job_id})) or not (yield Call("is_unstarted", {"id": job_id})):
+                return 0
+        return 0
+
+    def _place(self, job_id: str, at: int, token: int, overlap: str) -> Op[None]:
+        hold = HOLD["spawns" if overlap == "allow" else "recurs"]
+        yield Call("place_recurring", {"id": job_id, "run_at": at, "token": token, "hold": hold})
+
+    def _stand(
+        self,
+        old: RecurringRecord,
+        *,
+        enabled: bool,
+        at: int | None,
+        tick: int | None,
+        token: int,
+        failures: int | None = None,
+        by: str | None = None,
+        reason: str | None = None,
+    ) -> Op[None]:
+        """Write down how it stands now, and have the mirror see it."""
+        failures = old.failures if failures is None else failures
+        if token == 0:
+            rows = yield Call("recurring_token", {"id": old.id})
+            token = int(str(rows[0][0]))
+        yield Call(
+            "set_recurring",
+            {
+                "id": old.id,
+                "enabled": enabled,
+                "next_run_at": at,
+                "tick_at": tick,
+                "token": token,
+                "failures": failures,
+                "disabled_by": by,
+                "disabled_reason": reason,
+            },
+        )
+        shown = at if enabled else None
+        yield from self.mirror(
+            Change(old.id, old.tenant, old.task, old.key, enabled, shown, None, None, failures, old.last_run_at)
+        )
+
+    def edit(self, job_id: str, change: Callable[[RecurringRecord], NewRecurring]) -> Op[Standing]:
+        """Change a recurring job; `change` says how from what it is. Its next run moves only if its rule did."""
+        old = yield from self.lock(job_id)
+        new = change(old)
+        yield from self._change(old, new._replace(declared=old.declared or "", declared_in=old.declared_in))
+        after = yield from self._read(job_id)
+        return Standing(job_id, after.enabled, after.next_run_at)
+
+    def _change(self, old: RecurringRecord, new: NewRecurring) -> Op[None]:
+        yield from self._check_name(new.tenant, new.name, old.id)
+        params: dict[str, Value] = dict(new._asdict()) | {"id": old.id, "anchor_at": old.anchor_at}
+        declared_in = new.declared_in if new.declared_in is not None else old.declared_in
+        yield Call("update_schedule", params | {"declared_in": declared_in})
+        yield Call("update_recurring_job", params)
+        same_rule = new.rule == old.rule
+        same_place = (new.queue, new.priority, new.overlap) == (old.queue, old.priority, old.overlap)
+        if same_rule and same_place:
+            return
+        at, tick = old.next_run_at, old.tick_at
+        if not same_rule:
+            ruled = _Ruled(new.tenant, new.task, new.key, new.rule, old.anchor_at)
+            at = tick = Ticks(ruled).after(old.now) if Schedule.from_json(new.rule).rules else first_run(ruled, old.now)
+            if at is None:
+                raise InvalidOption(f"recurring job {describe(old)} would never run: its schedule is over. Check until=")
+        token = 0
+        if old.enabled:
+            token = yield from self._take(old.id)
+            if (yield Call("is_running", {"id": old.id})):
+                tick = old.tick_at  # the run under way is still of that tick; the next follows from the new rule
+            else:
+                yield from self._place(old.id, at if at is not None else old.now, token, new.overlap)
+        yield from self._stand(
+            old,
+            enabled=old.enabled,
+            at=at,
+            tick=tick,
+            token=token,
+            by=old.disabled_by,
+            reason=old.disabled_reason,
+        )
+
+    def reschedule(self, job_id: str, at: int) -> Op[Standing]:
+        """Let it run next at another time; then by its rule again."""
+        old = yield from self.lock(job_id)
+        at = max(at, old.now)
+        if old.enabled:
+            token = yield from self._take_waiting(old)
+            yield from self._place(old.id, at, token, old.overlap)
+        else:
+            token = 0
+        yield from self._stand(
+            old, enabled=old.enabled, at=at, tick=at, token=token, by=old.disabled_by, reason=old.disabled_reason
+        )
+        return Standing(job_id, old.enabled, at)
+
+    def _take_waiting(self, old: RecurringRecord) -> Op[int]:
+        """Take a job that is enabled out of its place; one that runs has none."""
+        token = yield from self._take(old.id)
+        if (yield Call("is_running", {"id": old.id})):
+            raise Conflict(f"recurring job {describe(old)} is running. Wait for its run to end")
+        return token
+
+    def run_now(self, job_id: str) -> Op[Standing]:
+        """Run it now, beside its schedule: the tick to come is still to come."""
+        old = yield from self.lock(job_id)
+        if not old.enabled:
+            raise Conflict(f"recurring job {describe(old)} is disabled. Enable it first")
+        if old.overlap == "allow":
+            raise Conflict(f"recurring job {describe(old)} makes a job per tick. Enqueue one beside it instead")
+        token = yield from self._take_waiting(old)
+        yield from self._place(old.id, old.now, token, old.overlap)
+        yield from self._stand(old, enabled=True, at=old.next_run_at, tick=None, token=token)
+        return Standing(job_id, True, old.next_run_at)
+
+    def delete(self, job_id: str) -> Op[bool]:
+        """Forget a recurring job and its history. A run under way goes on; its end is refused. Returns if there was one."""
+        if not (yield Call("lock_recurring", {"id": job_id})):
+            return False
+        old = yield from self._read(job_id)
+        yield from self._take(job_id)
+        for name in ("delete_running_one", "delete_runs", "delete_recurring", "delete_schedule", "delete_job"):
+            yield Call(name, {"id": job_id})
+        yield from self.mirror(
+            Change(old.id, old.tenant, old.task, old.key, False, None, None, None, old.failures, old.last_run_at)
+        )
+        return True
+
+    def _check_name(self, tenant: str, name: str | None, own_id: str | None) -> Op[None]:
+        if name is None:
+            return
+        rows = yield Call("find_recurring_by_name", {"tenant": tenant, "name": name})
+        if rows and str(rows[0][0]) != own_id:
+            raise Conflict(
+                f"the name {name!r} belongs to recurring job {rows[0][0]}. Choose another name, or rename that one"
+            )
+
+    # -- declarations -----------------------------------------------------------------------------------------
+
+    def undeclare(self, module: str, kept: Iterable[tuple[str, str, str]]) -> Op[list[str]]:
+        """Disable what a module declared before and declares no more. Returns what that was."""
+        declared = set(kept)
+        gone: list[str] = []
+        rows = yield Call("declared_before", {"module": module})
+        for job_id, tenant, task, key, _, enabled, _ in rows:
+            if enabled and (str(tenant), str(task), str(key)) not in declared:
+                reason = f"{module} no longer declares it"
+                yield from self.set_enabled(str(job_id), False, by=UNDECLARED, reason=reason)
+                gone.append(f"{task} {key!r}" if key else str(task))
+        return gone
+
+    # -- mirrors ----------------------------------------------------------------------------------------------
+
+    def mirror(self, change: Change) -> Op[None]:
+        """Do beside a change what the task wants done beside it. If that fails the change is not made."""
+        rows = yield Call("mirror_of", {"task": change.task})
+        if not rows:
+            return
+        error = yield from self.mirror_with(change, rows[0][0], bool(rows[0][1]))
+        if error is not None:
+            raise MirrorFailed(f"the mirror of task {change.task!r} failed for key {change.key!r}: {error[1]}")
+
+    def mirror_with(self, change: Change, sql: object, hook: bool) -> Op[tuple[str | None, str] | None]:
+        """The same with the mirror at hand. Returns what went wrong as (SQLSTATE, text), or None."""
+        if sql is not None:
+            error = _error(
+                (yield Foreign(str(sql), mirror_params(change, self.dialect), caught=True, untyped=True))
+            )
+            if error is not None:
+                return error
+        if not hook:
+            return None
+        function = self.hooks.get(change.task)
+        if function is None:
+            raise MirrorHookMissing(
+                f"task {change.task!r} has a Python hook that must see every change of its recurring jobs, and this "
+                "process has not loaded it. Make the change where the task is declared, for example: duly --app app:jobs"
+            )
+        wanted: list[Foreign] = []
+
+        def execute(sql: str, params: Mapping[str, object]) -> None:
+            wanted.append(Foreign(sql, params, caught=True))
+
+        try:
+            function(change, execute)
+        except Exception as error:
+            return None, f"{type(error).__name__}: {error}"
+        for statement in wanted:
+            failed = _error((yield statement))
+            if failed is not None:
+                return failed
+        return None
+
+    def set_mirror(self, task: str, sql: str | None, hook: bool) -> Op[None]:
+        """State what must happen beside changes of a task's recurring jobs; nothing, if there is neither."""
+        rows = yield Call("mirror_of", {"task": task})
+        if sql is None and not hook:
+            if rows:
+                yield Call("delete_mirror", {"task": task})
+        elif not rows or (rows[0][0], bool(rows[0][1])) != (sql, hook):
+            yield Call("set_mirror", {"task": task, "sql": sql, "hook": hook})
+
+
+class _Ruled(NamedTuple):
+    tenant: str
+    task: str
+    key: str
+    rule: str
+    anchor_at: int
+
+
+def record_of(row: Row) -> RecurringRecord:
+    """Make a record of one row of the `get_recurring` or list statement."""
+    values = dict(zip(RecurringRecord.__dataclass_fields__, row, strict=True))
+    values["enabled"] = bool(values["enabled"])
+    return RecurringRecord(**values)  # type: ignore[arg-type]
+
+
+def describe(job: NewRecurring | RecurringRecord) -> str:
+    """A recurring job in a message."""
+    tenant = f" of tenant {job.tenant!r}" if job.tenant else ""
+    return f"{job.task} {job.key!r}{tenant}"
+
+
+def _schedule_of(old: RecurringRecord) -> dict[str, Value]:
+    return {
+        name: getattr(old, name)
+        for name in (
+            "id", "name", "description", "rule", "anchor_at", "misfire", "grace_us", "cap", "overlap", "failure",
+            "pause_after", "declared", "declared_in",
+        )
+    }  # fmt: skip
+
+
+def _error(rows: Rows) -> tuple[str | None, str] | None:
+    if rows and rows[0] and rows[0][0] == FAILED:
+        state = rows[0][1]
+        return (None if state is None else str(state)), str(rows[0][2])
+    return None
+
+
+def mirror_params(change: Change, dialect: Dialect) -> dict[str, object]:
+    """What a mirror statement may name. Times are `timestamptz` on PostgreSQL and ISO 8601 text in UTC on SQLite."""
+
+    def time(us: int | None) -> datetime | str | None:
+        if us is None:
+            return None
+        return from_us(us) if dialect is Dialect.POSTGRES else from_us(us).isoformat(sep=" ")
+
+    return {
+        "job_id": change.job_id,
+        "tenant": change.tenant,
+        "task": change.task,
+        "key": change.key,
+        "enabled": change.enabled,
+        "next_run_at": time(change.next_run_at),
+        "last_run_at": time(change.last_run_at),
+        "next_run_us": change.next_run_at,
+        "outcome": change.outcome,
+        "error": change.error,
+        "failures": change.failures,
+    }
