@@ -33,6 +33,15 @@ _UNIT = r"[^\W\d_]+"
 _LONGEST_TEXT = 100
 
 
+class UnreadableDuration(ValueError):
+    """Text is not a duration; `position` is the index of the first character at fault."""
+
+    def __init__(self, position: int, reason: str) -> None:
+        super().__init__(position, reason)
+        self.position = position
+        self.reason = reason
+
+
 def to_timedelta(value: timedelta | int | float | str, what: str, *, allow_negative: bool = False) -> timedelta:
     """Return the duration that `value` says: a timedelta, a number of seconds, or text such as "1h30m".
 
@@ -54,6 +63,26 @@ def to_timedelta(value: timedelta | int | float | str, what: str, *, allow_negat
     if abs(duration) > LONGEST:
         raise _too_long(value, what)
     return duration
+
+
+def parse_duration(text: str) -> timedelta:
+    """Return the duration that `text` says, which may be negative; UnreadableDuration or OverflowError if none."""
+    body = text.strip()
+    start = text.index(body) if body else 0
+    sign = -1 if body.startswith("-") else 1
+    position = start + body.startswith(("-", "+"))
+    end = start + len(body)
+    if text[position:end] == "0":
+        return timedelta(0)
+    if position == end:
+        raise UnreadableDuration(position, "a number is missing")
+    nanos = 0
+    while position < end:
+        amount, position = _read_part(text, position)
+        nanos += amount
+        while position < end and text[position] == " ":
+            position += 1
+    return timedelta(microseconds=sign * _rounded_micros(nanos))
 
 
 def micros(duration: timedelta) -> int:
@@ -109,51 +138,35 @@ def _at_least_a_microsecond(value: float) -> timedelta:
 def _parse(text: str, what: str) -> timedelta:
     if len(text) > _LONGEST_TEXT:
         raise InvalidOption(f"{what} is not a duration: the text has {len(text)} characters.")
-    body = text.strip()
-    start = text.index(body) if body else 0
-    sign = -1 if body.startswith("-") else 1
-    position = start + body.startswith(("-", "+"))
-    end = start + len(body)
-    if text[position:end] == "0":
-        return timedelta(0)
-    if position == end:
-        raise _unreadable(text, what, position, "a number is missing")
-    nanos = 0
-    while position < end:
-        amount, position = _read_part(text, position, what)
-        nanos += amount
-        while position < end and text[position] == " ":
-            position += 1
     try:
-        duration = timedelta(microseconds=sign * _rounded_micros(nanos))
+        return parse_duration(text)
+    except UnreadableDuration as error:
+        raise InvalidOption(
+            f"{what} is not a duration: {text!r}, position {error.position + 1}: {error.reason}."
+        ) from None
     except OverflowError:
         raise _too_long(text, what) from None
-    return duration
 
 
-def _read_part(text: str, position: int, what: str) -> tuple[int, int]:
+def _read_part(text: str, position: int) -> tuple[int, int]:
     """Read one number and its unit at `position`; return nanoseconds (rounded up) and where it ends."""
     number = re.compile(_PART).match(text, position)
     assert number is not None  # it matches the empty string
     whole, fraction = number["whole"], number["fraction"] or ""
     if not whole and not fraction:
-        raise _unreadable(text, what, position, "a number is expected")
+        raise UnreadableDuration(position, "a number is expected")
     unit = re.compile(_UNIT).match(text, number.end())
     if unit is None:
-        raise _unreadable(text, what, number.end(), f"a unit is missing (one of {_UNITS})")
+        raise UnreadableDuration(number.end(), f"a unit is missing (one of {_UNITS})")
     size = _NANOS.get(unit[0])
     if size is None:
-        raise _unreadable(text, what, number.end(), f"unknown unit {unit[0]!r} (known: {_UNITS})")
+        raise UnreadableDuration(number.end(), f"unknown unit {unit[0]!r} (known: {_UNITS})")
     scale = 10 ** len(fraction)
     return -(-(int(whole + fraction) * size) // scale), unit.end()
 
 
 def _rounded_micros(nanos: int) -> int:
     return max((nanos + 500) // 1000, 1) if nanos else 0
-
-
-def _unreadable(text: str, what: str, position: int, reason: str) -> InvalidOption:
-    return InvalidOption(f"{what} is not a duration: {text!r}, position {position + 1}: {reason}.")
 
 
 def _too_long(value: object, what: str) -> InvalidOption:

@@ -5,6 +5,7 @@
     │   └── PayloadTooLarge
     ├── ArgumentsDoNotFit                  what was stored no longer fits the code; .path, .reason
     ├── InvalidOption (ValueError)         priority, delay, run_at, name, ...
+    │   └── InvalidSchedule                .text is what was refused, .position where in it
     ├── ConfigurationError                 settings, task declarations, type hints
     │   └── DuplicateTask
     ├── UnknownTask (LookupError)
@@ -78,6 +79,15 @@ class ArgumentsDoNotFit(DulyError):
 
 class InvalidOption(DulyError, ValueError):
     """An option has a value that is not allowed."""
+
+
+class InvalidSchedule(InvalidOption):
+    """A schedule cannot be read: write for instance '@hourly', '@every 1h30m' or '0 9 * * mon-fri'."""
+
+    def __init__(self, message: str = "", *, text: str = "", position: int | None = None) -> None:
+        super().__init__(message)
+        self.text = text
+        self.position = position
 
 
 class ConfigurationError(DulyError):
