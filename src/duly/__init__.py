@@ -21,6 +21,7 @@ from duly.__about__ import __version__
 if TYPE_CHECKING:
     from duly.app import Duly
     from duly.domain.errors import (
+        AlreadyRegistered,
         ArgumentError,
         ArgumentsDoNotFit,
         Cancel,
@@ -31,11 +32,16 @@ if TYPE_CHECKING:
         DulyError,
         DuplicateTask,
         InvalidOption,
+        InvalidSchedule,
         JobCancelled,
         JobFailed,
         JobNotFound,
         JobNotRetryable,
+        MirrorFailed,
+        MirrorHookMissing,
+        NotRegistered,
         PayloadTooLarge,
+        RecurringJobNotFound,
         Retry,
         SchemaMissing,
         SchemaTooNew,
@@ -51,6 +57,8 @@ if TYPE_CHECKING:
     from duly.domain.states import State
     from duly.domain.unique import Unique, dedupe_key
     from duly.job import Job, Run
+    from duly.recurring import RecurringJob
+    from duly.schedule.schedule import Schedule
     from duly.task import Task
     from duly.worker.context import current_job
 else:
@@ -61,6 +69,7 @@ else:
         {
             "duly.app": ("Duly",),
             "duly.domain.errors": (
+                "AlreadyRegistered",
                 "ArgumentError",
                 "ArgumentsDoNotFit",
                 "Cancel",
@@ -71,11 +80,16 @@ else:
                 "DulyError",
                 "DuplicateTask",
                 "InvalidOption",
+                "InvalidSchedule",
                 "JobCancelled",
                 "JobFailed",
                 "JobNotFound",
                 "JobNotRetryable",
+                "MirrorFailed",
+                "MirrorHookMissing",
+                "NotRegistered",
                 "PayloadTooLarge",
+                "RecurringJobNotFound",
                 "Retry",
                 "SchemaMissing",
                 "SchemaTooNew",
@@ -91,12 +105,15 @@ else:
             "duly.domain.states": ("State",),
             "duly.domain.unique": ("Unique", "dedupe_key"),
             "duly.job": ("Job", "Run"),
+            "duly.recurring": ("RecurringJob",),
+            "duly.schedule.schedule": ("Schedule",),
             "duly.task": ("Task",),
             "duly.worker.context": ("current_job",),
         },
     )
 
 __all__ = [
+    "AlreadyRegistered",
     "ArgumentError",
     "ArgumentsDoNotFit",
     "Backoff",
@@ -109,14 +126,21 @@ __all__ = [
     "DulyError",
     "DuplicateTask",
     "InvalidOption",
+    "InvalidSchedule",
     "Job",
     "JobCancelled",
     "JobFailed",
     "JobNotFound",
     "JobNotRetryable",
+    "MirrorFailed",
+    "MirrorHookMissing",
+    "NotRegistered",
     "PayloadTooLarge",
+    "RecurringJob",
+    "RecurringJobNotFound",
     "Retry",
     "Run",
+    "Schedule",
     "SchemaMissing",
     "SchemaTooNew",
     "SchemaTooOld",

@@ -208,7 +208,7 @@ class Admin:
                     raise Conflict(f"job {job_id} is running. Cancel it first")
                 if answer == "unknown":
                     raise Conflict(f"job {job_id} has already ended: it is {self.get(job_id).state}")
-            case State.RUNNING | State.SCHEDULED:
+            case State.RUNNING | State.SCHEDULED | State.DISABLED:
                 raise Conflict(f"a job cannot be set to {wanted} by hand: only a worker or a time does that")
 
     def set_priority(self, job_id: str, priority: int) -> None:

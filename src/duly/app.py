@@ -19,6 +19,7 @@ from duly.domain.records import Enqueued, NewJob
 from duly.domain.retry import DEFAULT, Backoff, check_retry
 from duly.domain.signature import Signature
 from duly.job import Job
+from duly.recurring_admin import RecurringAdmin
 from duly.results import Waiters
 from duly.store import ops_enqueue
 from duly.store.call import Op
@@ -37,7 +38,7 @@ R = TypeVar("R")
 Fresh = Sequence[tuple[str, str, str | None]]
 
 
-class Duly(Admin):
+class Duly(Admin, RecurringAdmin):
     """A job queue in a database. Without an address: `$DULY_URL`, the configuration file, or `sqlite:///duly.db`.
 
     Nothing is opened until it is needed. Safe to use from any thread, and after a fork.
@@ -55,7 +56,8 @@ class Duly(Admin):
                 synchronous=self.settings.synchronous,
                 allow_network_disk=self.settings.allow_network_disk,
                 notify=self.settings.notify,
-            )
+            ),
+            self.registry.mirror_hooks,
         )
         self.waiters = Waiters(lambda: self.store)
         self.default_retry_data = DEFAULT.to_data()
@@ -93,6 +95,7 @@ class Duly(Admin):
         concurrency: int | None = None,
         isolation: str | None = None,
         on_failure: Callable[[Any, BaseException], object] | None = None,
+        mirror: str | None = None,
     ) -> TaskDecorator: ...
 
     def task(
@@ -108,11 +111,13 @@ class Duly(Admin):
         concurrency: int | None = None,
         isolation: str | None = None,
         on_failure: Callable[[Any, BaseException], object] | None = None,
+        mirror: str | None = None,
     ) -> Any:
         """Declare a task, with or without parentheses.
 
         `concurrency`: how many of its jobs may run at once in all processes together. `isolation="process"`: each in a
-        child process that can be killed. `on_failure(job, error)`: called when a job has failed for good.
+        child process that can be killed. `on_failure(job, error)`: called when a job has failed for good. `mirror`: SQL
+        that runs beside every change of when this task's recurring jobs run next or whether they are enabled.
         """
         options = {
             "name": name,
@@ -124,6 +129,7 @@ class Duly(Admin):
             "concurrency": concurrency,
             "isolation": isolation,
             "on_failure": on_failure,
+            "mirror": mirror,
         }
         decorator = TaskDecorator(self, options)
         return decorator if function is None else decorator(function)
@@ -149,6 +155,7 @@ class Duly(Admin):
             on_failure=_hook(options.get("on_failure")),
             log_lines=self.settings.log_lines,
             by_keyword=signature.by_keyword,
+            mirror=_mirror(options.get("mirror")),
         )
         self.registry.add(definition)
         make = AsyncTask if definition.kind is Kind.ASYNC else Task
@@ -325,6 +332,14 @@ def _hook(value: Any) -> Callable[[Any, BaseException], object] | None:
     if value is not None and not callable(value):
         raise InvalidOption(f"on_failure must be a function of (job, error), not {value!r}")
     return cast("Callable[[Any, BaseException], object] | None", value)
+
+
+def _mirror(value: Any) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str) or not value.strip():
+        raise InvalidOption(f"mirror must be an SQL statement, not {value!r}")
+    return value
 
 
 def _positive(value: Duration | None, what: str) -> int | None:

@@ -23,7 +23,11 @@ from duly.job import Job
 from duly.worker.registry import Registry, TaskDefinition
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from duly.app import Duly
+    from duly.domain.recurring import NewRecurring
+    from duly.recurring import RecurringJob, Recurs
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -63,6 +67,11 @@ class Task(Generic[P, R]):
     def name(self) -> str:
         """Its name in the registry."""
         return self.definition.name
+
+    @property
+    def app(self) -> Duly:
+        """What it was declared on."""
+        return self._app
 
     @property
     def registry(self) -> Registry:
@@ -150,6 +159,38 @@ class Task(Generic[P, R]):
         else:
             answers = await self._app.asubmit_many(model, rows, self._options.connection)
         return [Job(self._app, answer.id, created=answer.created) for answer in answers]
+
+    # -- recur ------------------------------------------------------------------------------------------------
+
+    def recur(self, key: object = "", *, connection: object | None = None, **options: Unpack[Recurs]) -> RecurringJob:
+        """Make this task recur, once per (tenant, task, key), or enable the recurring job that there is.
+
+        `every` an interval, `cron` an expression or several, `rule` any of them (`"@daily"`); with none of them the
+        handler decides, by returning when to run next. First run: an interval at once, a wall time at its next tick,
+        `start_at` then. Called again with the same words it changes nothing but to enable it.
+        """
+        new = self.new_recurring(key, **options)
+        return self._app.make_recurring(new, connection if connection is not None else self._options.connection)
+
+    async def arecur(
+        self, key: object = "", *, connection: object | None = None, **options: Unpack[Recurs]
+    ) -> RecurringJob:
+        """The same from a coroutine."""
+        new = self.new_recurring(key, **options)
+        return await self._app.amake_recurring(new, connection if connection is not None else self._options.connection)
+
+    def new_recurring(
+        self, key: object = "", *, declared_in: str | None = None, **options: Unpack[Recurs]
+    ) -> NewRecurring:
+        """What `recur` would store, checked."""
+        from duly.recurring import describe_new
+
+        using = self.using(tenant=options.get("tenant"), priority=options.get("priority"))
+        if using._options.run_at is not None or using._options.delay is not None or using._options.unique is not None:
+            raise InvalidOption(
+                "a recurring job has no run_at, delay or unique key. Give recur() a start_at, and a key"
+            )
+        return describe_new(self, using._template(), key, options, declared_in=declared_in)
 
     def _new_jobs(self, calls: Iterable[Mapping[str, Any]]) -> tuple[NewJob, list[tuple[str, str, str | None]]]:
         model = self._template()

@@ -26,7 +26,7 @@ from duly.domain.ids import uuid7, uuid7_many
 from duly.domain.records import Lane, NewJob, ProcessIdentity, Settled
 from duly.domain.states import State
 from duly.store import ops_claim, ops_enqueue, ops_settle, ops_upkeep
-from duly.store.call import Call, CopyIn, Dialect, Op, Rows
+from duly.store.call import Call, Dialect, Op, Rows
 from duly.store.database import Hint
 from duly.store.postgres import PLANNER, PostgresDatabase
 from duly.store.statements import Compiled
@@ -655,7 +655,7 @@ def plans(url: str, op: Op[Any], rows: Callable[[Call], Rows] = lambda _: ()) ->
         try:
             call = next(op)
             while True:
-                assert not isinstance(call, CopyIn)
+                assert isinstance(call, Call)
                 sql, _ = compiled.get(call.name)
                 lines = connection.execute(f"EXPLAIN {sql}".encode(), dict(call.params)).fetchall()
                 found[call.name] = "\n".join(str(line[0]) for line in lines)

@@ -25,6 +25,13 @@ def expired(job: Claimed) -> Settled:
     return Settled(job.id, job.token, "cancelled", "expired", uncounted=1, reason="expired before it could start")
 
 
+def missed(job: Claimed, late_us: int, grace_us: int) -> Settled:
+    """An occurrence that could not start in time is left out."""
+    late, grace = (human(timedelta(microseconds=us)) for us in (late_us, grace_us))
+    error = f"not run: {late} late, and {grace} are allowed"
+    return Settled(job.id, job.token, "cancelled", "expired", uncounted=1, error_kind="Missed", error=error)
+
+
 def cancelled(job: Claimed, ran_us: int, reason: object, log: str | None) -> Settled:
     """A run that was asked to stop has stopped."""
     text = clean_text(reason if isinstance(reason, str) else safe_repr(reason), MOST_REASON) if reason else "cancelled"
@@ -43,6 +50,12 @@ def unrecordable(settled: Settled) -> Settled:
         result=None,
         log=None,
     )
+
+
+def mirror_failed(settled: Settled, error: str) -> Settled:
+    """A run whose change could not be mirrored in the application's tables has failed, whatever it did."""
+    text = clean_text(f"its mirror failed: {error}", MOST_REASON)
+    return settled._replace(state="failed", outcome="failed", error_kind="MirrorFailed", error=text, result=None)
 
 
 def timed_out(timeout_us: int) -> TimeoutError:

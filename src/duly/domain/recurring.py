@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-ENDLESS = 2**31 - 1
-"""How many attempts a recurring job has: it never ends as failed."""
+ENDLESS = 1_000_000
+"""How many attempts a recurring job has, more than it will ever need: it never ends as failed."""
 
 
 class NewRecurring(NamedTuple):
@@ -95,6 +95,7 @@ class Occurrence(NamedTuple):
     anchor_at: int
     misfire: str
     grace_us: int
+    failure: str
 
 
 class Ending(NamedTuple):

@@ -56,6 +56,11 @@ class Signature:
         """Return the signature of a function; its type hints are looked up at first use."""
         return cls(fn)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the parameters, in order."""
+        return tuple(self._signature.parameters)
+
     def __str__(self) -> str:
         return f"{self.name}({', '.join(self._signature.parameters)})"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from weakref import WeakKeyDictionary
 
 from duly.domain.durations import micros
 from duly.domain.states import State
@@ -39,9 +40,29 @@ def prune_some(store: Store, retention: Retention, *, steps: int = 10) -> int:
             gone += n
             if n < STEP:
                 break
+    if retention.succeeded is not None:
+        gone += _prune_recurring(store, micros(retention.succeeded), steps=steps)
     if retention.rollups is not None:
         store.prune_rest(micros(retention.rollups))
     for _ in range(steps):
         if not store.add_up_hour(micros(MINUTES_KEPT)):
             break
+    return gone
+
+
+_FIRST = "00000000-0000-0000-0000-000000000000"
+_places: WeakKeyDictionary[Store, str] = WeakKeyDictionary()
+"""How far each repository has come: a million recurring jobs are not looked at all at once."""
+
+
+def _prune_recurring(store: Store, keep_us: int, *, steps: int) -> int:
+    """Forget old runs of recurring jobs, which never end: some jobs at a time, in turn."""
+    gone = 0
+    after: str | None = _places.get(store, _FIRST)
+    for _ in range(steps):
+        after, n = store.prune_recurring(after or _FIRST, keep_us)
+        gone += n
+        if after is None:
+            break
+    _places[store] = after or _FIRST
     return gone

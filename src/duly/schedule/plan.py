@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice, takewhile
 from typing import Protocol
 
 from duly.domain.records import Settled
 from duly.domain.recurring import Ending, Next, Spawning
-from duly.schedule.rules import Schedule
+from duly.schedule.schedule import Schedule
 
 MOST_TICKS = 1_000
 """So many jobs at most are made at once for the ticks of one schedule that were missed."""
@@ -100,6 +101,8 @@ def _after_success(job: Ending, run: Settled) -> Next:
 
 
 def _after_failure(job: Ending, run: Settled) -> Next:
+    if run.again_at is not None:  # the handler had said when, before something else failed
+        return _after_success(job, run)._replace(failures=job.failures + 1)
     by_hand = job.tick_at is None
     may_back_off = run.state == "scheduled" and not (by_hand and job.next_run_at is not None)
     if may_back_off and (job.failure == "backoff" or not Schedule.from_json(job.rule).rules):
@@ -189,13 +192,13 @@ def due_ticks(job: Spawning) -> tuple[list[int], int | None]:
 
 
 def _all_due(ticks: Ticks, first: int, now: int) -> list[int]:
-    def walk() -> object:
+    def walk() -> Iterator[int]:
         at = ticks.after(first - 1)
         while at is not None:
             yield at
             at = ticks.after(at)
 
-    return list(islice(takewhile(lambda tick: tick <= now, walk()), MOST_TICKS))  # type: ignore[call-overload]
+    return list(islice(takewhile(lambda tick: tick <= now, walk()), MOST_TICKS))
 
 
 def tick_of_run(tick_at: int | None, run_at: int, started: int, job: Ruled, misfire: str) -> int:

@@ -21,7 +21,7 @@ from duly.domain.errors import (
 from duly.domain.records import HOLD
 from duly.domain.recurring import Change, NewRecurring, RecurringRecord
 from duly.schedule.plan import Ticks, first_run
-from duly.schedule.rules import Schedule
+from duly.schedule.schedule import Schedule
 from duly.store.call import FAILED, Call, Dialect, Foreign, Op, Row, Rows, Value
 from duly.store.ops_enqueue import MOVES, take_unstarted
 
@@ -136,7 +136,7 @@ class Recurring:
     ) -> Op[Standing]:
         """Enable or disable by a condition, evaluated in a statement of its own once the job is held."""
         old = yield from self.lock(job_id)
-        rows = yield Foreign(f"SELECT CASE WHEN ({sql}) THEN 1 ELSE 0 END", params)  # noqa: S608 - the caller's own words
+        rows = yield Foreign(f"SELECT CASE WHEN ({sql}) THEN 1 ELSE 0 END", params)
         return (yield from self._set(old, bool(rows[0][0]), by=by, reason=reason))
 
     def _set(self, old: RecurringRecord, enabled: bool, *, by: str | None, reason: str | None) -> Op[Standing]:
@@ -154,7 +154,9 @@ class Recurring:
             rules = Schedule.from_json(old.rule).rules
             at = tick = Ticks(old).after(old.now) if rules else old.now
             if at is None:
-                raise Conflict(f"recurring job {describe(old)} cannot be enabled: its schedule has ended. Edit it first")
+                raise Conflict(
+                    f"recurring job {describe(old)} cannot be enabled: its schedule has ended. Edit it first"
+                )
         elif at <= old.now:
             at = tick = old.now
         if old.running_since is None:
@@ -173,7 +175,7 @@ class Recurring:
         )
 
     def _take(self, job_id: str) -> Op[int]:
-        """Take a job out of its place, wherever it has moved meanwhile. Returns its fence; 0 if it runs or is nowhere."""
+        """Take a job out of its place, wherever it moves meanwhile. Returns its fence; 0 if it runs or is nowhere."""
         for _ in range(MOVES):
             taken = yield from take_unstarted(self.dialect, job_id)
             if taken is not None:
@@ -245,7 +247,9 @@ class Recurring:
             ruled = _Ruled(new.tenant, new.task, new.key, new.rule, old.anchor_at)
             at = tick = Ticks(ruled).after(old.now) if Schedule.from_json(new.rule).rules else first_run(ruled, old.now)
             if at is None:
-                raise InvalidOption(f"recurring job {describe(old)} would never run: its schedule is over. Check until=")
+                raise InvalidOption(
+                    f"recurring job {describe(old)} would never run: its schedule is over. Check until="
+                )
         token = 0
         if old.enabled:
             token = yield from self._take(old.id)
@@ -297,7 +301,7 @@ class Recurring:
         return Standing(job_id, True, old.next_run_at)
 
     def delete(self, job_id: str) -> Op[bool]:
-        """Forget a recurring job and its history. A run under way goes on; its end is refused. Returns if there was one."""
+        """Forget a recurring job and its history. A run under way is not recorded. Returns whether there was one."""
         if not (yield Call("lock_recurring", {"id": job_id})):
             return False
         old = yield from self._read(job_id)
@@ -346,9 +350,7 @@ class Recurring:
     def mirror_with(self, change: Change, sql: object, hook: bool) -> Op[tuple[str | None, str] | None]:
         """The same with the mirror at hand. Returns what went wrong as (SQLSTATE, text), or None."""
         if sql is not None:
-            error = _error(
-                (yield Foreign(str(sql), mirror_params(change, self.dialect), caught=True, untyped=True))
-            )
+            error = _error((yield Foreign(str(sql), mirror_params(change, self.dialect), caught=True, untyped=True)))
             if error is not None:
                 return error
         if not hook:
@@ -357,7 +359,7 @@ class Recurring:
         if function is None:
             raise MirrorHookMissing(
                 f"task {change.task!r} has a Python hook that must see every change of its recurring jobs, and this "
-                "process has not loaded it. Make the change where the task is declared, for example: duly --app app:jobs"
+                "process has not loaded it. Make the change where the task is declared, with --app on the command line"
             )
         wanted: list[Foreign] = []
 

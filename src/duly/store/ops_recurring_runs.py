@@ -18,7 +18,7 @@ from duly.domain.recurring import Change, Ending, Next, Occurrence, Spawning
 from duly.schedule.plan import after_run, due_ticks
 from duly.store.call import Call, Dialect, Op, Value
 from duly.store.ops_recurring import Recurring
-from duly.store.ops_settle import already_settled, settle
+from duly.store.ops_settle import settle
 
 _BUSY = {"55P03", "40P01", "40001"}
 """A lock that could not be had in time, or only by harming somebody else."""
@@ -36,6 +36,8 @@ class Ended(NamedTuple):
     """Those whose recurring job somebody else holds at the moment: try again."""
     failed: dict[str, str]
     """Those whose mirror failed, and how: they are not settled."""
+    now_us: int = 0
+    """What time the database said it was."""
 
 
 def end_runs(
@@ -48,8 +50,8 @@ def end_runs(
     if dialect is Dialect.POSTGRES:
         rows = yield Call("lock_ending", {"ids": sorted(runs)})
         free = {str(row[0]) for row in rows}
-        rows = yield Call("known_jobs", {"ids": sorted(set(runs) - free)}) if len(free) < len(runs) else ()
-        busy = {str(row[0]) for row in rows}  # what was deleted is not busy: its run has lost its job
+        if len(free) < len(runs):  # what was deleted is not busy: its run has lost its job
+            busy = {str(row[0]) for row in (yield Call("known_jobs", {"ids": sorted(set(runs) - free)}))}
     jobs = yield from _ending(dialect, [each for each in batch if each.id in free])
     plain = [job for job in jobs if not mirrored or (job.mirror is None and not job.hook)]
     beside = [job for job in jobs if mirrored and (job.mirror is not None or job.hook)]
@@ -59,7 +61,7 @@ def end_runs(
         more, held, failed = yield from _end_mirrored(recurring, beside, runs, shard=shard, only_expired=only_expired)
         accepted |= more
         busy |= held
-    return Ended(accepted, busy, failed)
+    return Ended(accepted, busy, failed, jobs[0].now if jobs else 0)
 
 
 def _ending(dialect: Dialect, batch: Sequence[Settled]) -> Op[list[Ending]]:
@@ -123,7 +125,9 @@ def _write_down(
         return
     if dialect is Dialect.POSTGRES:
         names = ("ids", "enableds", "nexts", "ticks", "failureses", "tokens", "lasts", "outcomes", "errors", "reasons")
-        yield Call("update_ended", {name: list(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)})  # type: ignore[arg-type,misc]
+        yield Call(
+            "update_ended", {name: list(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
+        )
         return
     names = (
         "id", "enabled", "next_run_at", "tick_at", "failures", "token", "last_run_at", "last_outcome", "last_error",
@@ -194,11 +198,6 @@ def _change(job: Ending, run: Settled, then: Next) -> Change:
     )
 
 
-def ended_before(batch: Sequence[Settled]) -> Op[set[str]]:
-    """Say which of these runs are on record: what a retry after a lost reply needs to know."""
-    return (yield from already_settled(batch))
-
-
 # -- claims and ticks -----------------------------------------------------------------------------------------
 
 
@@ -208,23 +207,22 @@ def occurrences(dialect: Dialect, ids: Sequence[str]) -> Op[dict[str, Occurrence
     return {str(row[0]): Occurrence._make(row) for row in rows}
 
 
-def spawn(dialect: Dialect, n: int, max_attempts: int) -> Op[list[tuple[str, str, str, int, int]]]:
+def spawn(dialect: Dialect, n: int) -> Op[list[tuple[str, str, str, int, int]]]:
     """Make the jobs of ticks that are due. Returns (queue, tenant, task, rank, 1) for each job made."""
     made: list[tuple[str, str, str, int, int]] = []
     for row in (yield Call("due_spawning", {"n": n})):
         for due in (yield Call("spawning", {"id": str(row[0])})):
-            made += yield from _spawn(Spawning._make(due), max_attempts)
+            made += yield from _spawn(Spawning._make(due))
     return made
 
 
-def _spawn(job: Spawning, max_attempts: int) -> Op[list[tuple[str, str, str, int, int]]]:
+def _spawn(job: Spawning) -> Op[list[tuple[str, str, str, int, int]]]:
     ticks, following = due_ticks(job)
     made: list[tuple[str, str, str, int, int]] = []
     for tick in ticks:
         job_id = id_of_tick(job.id, tick)
         params: dict[str, Value] = {"id": job.id, "job_id": job_id, "tick_at": tick, "horizon": DEFAULT_HORIZON_US}
         params |= {
-            "max_attempts": max_attempts,
             "enqueued_by": f"schedule {job.task} {job.key}"[:255].strip(),
             "headers": json.dumps({"tick": tick, "schedule": job.id}),
         }
@@ -236,9 +234,7 @@ def _spawn(job: Spawning, max_attempts: int) -> Op[list[tuple[str, str, str, int
         yield Call("end_spawning", {"id": job.id, "reason": "its schedule has ended"})
     else:
         yield Call("move_spawning", {"id": job.id, "next_run_at": following})
-    yield Call(
-        "note_spawned", {"id": job.id, "next_run_at": following, "last_tick_at": max(ticks) if ticks else None}
-    )
+    yield Call("note_spawned", {"id": job.id, "next_run_at": following, "last_tick_at": max(ticks) if ticks else None})
     return made
 
 

@@ -155,9 +155,21 @@ def give_back(dialect: Dialect, pairs: Sequence[tuple[str, int]], *, shard: int 
         released = Settled(str(job_id), int(str(token)), "queued", "released", uncounted=1, crashes=int(str(crashes)))
         if hold == HOLD["queued"]:
             given |= yield from settle_keyed(dialect, released, HOLD["queued"], shard=shard)
+        elif hold == HOLD["recurs"]:
+            if not (yield from _may_recur(released.id)):
+                released = released._replace(state="idle")
+                yield Call("keep_token", {"id": released.id, "token": released.token})
+            given |= yield from settle(dialect, [released], shard=shard)
         else:
             plain.append(released)
     return given | (yield from settle(dialect, plain, shard=shard))
+
+
+def _may_recur(job_id: str) -> Op[bool]:
+    """Hold a recurring job, and say whether it may go back to its lane: not if it is disabled."""
+    yield Call("lock_recurring", {"id": job_id})
+    rows = yield Call("is_enabled", {"id": job_id})
+    return bool(rows)
 
 
 def already_settled(batch: Sequence[Settled]) -> Op[set[str]]:
@@ -204,13 +216,18 @@ def park(dialect: Dialect, *, job_id: str, token: int, reason: str, detail: str,
     """
     params: dict[str, Value] = {"id": job_id, "token": token, "reason": reason, "detail": detail, "mark": mark}
     yield from _lock_key(job_id)
+    may_recur = yield from _may_recur(job_id)
     if dialect is Dialect.SQLITE:
         yield Call("park_held", params)
     rows = yield Call("park" if dialect is Dialect.POSTGRES else "leave_running_one", params)
     if not rows:
         return False
     hold, cancel_at, cancel_reason = rows[0]
-    if cancel_at is not None:
+    if hold == HOLD["recurs"]:
+        if not may_recur:
+            yield from take_unstarted(dialect, job_id)
+            yield Call("keep_token", {"id": job_id, "token": token})
+    elif cancel_at is not None:
         stopped = None if cancel_reason is None else str(cancel_reason)
         yield from end_unstarted(dialect, job_id, State.CANCELLED, stopped)
     elif hold == HOLD["queued"]:

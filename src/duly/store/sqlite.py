@@ -326,7 +326,7 @@ class SqliteDatabase:
         sql, order = self._compiled.foreign(call.sql)
         params = tuple([now if name == "now" else call.params[name] for name in order])
         try:
-            rows: list[Row] = connection.execute(sql, params).fetchall()  # type: ignore[arg-type]
+            rows: list[Row] = connection.execute(sql, params).fetchall()
         except Exception as error:
             if call.caught and connection.in_transaction and not any(word in str(error) for word in _FULL):
                 return [(FAILED, None, str(error))]

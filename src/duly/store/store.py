@@ -16,7 +16,7 @@ import random
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from duly.domain.clock import Clock, SystemClock
@@ -41,6 +41,11 @@ from duly.domain.states import State
 from duly.store import ops_claim, ops_enqueue, ops_jobs, ops_results, ops_settle, ops_upkeep, ops_workers
 from duly.store.call import Call, Dialect, Op, Rows
 from duly.store.database import Database, Hint, Waker
+
+if TYPE_CHECKING:  # imported where it is used: few programs have recurring jobs at start-up
+    from duly.domain.recurring import Occurrence, RecurringRecord
+    from duly.store.ops_recurring import Hooks, Recurring
+    from duly.store.ops_recurring_runs import Ended
 
 R = TypeVar("R")
 _PASSWORD = r"(?<=:)[^:/@]+(?=@)"
@@ -98,9 +103,11 @@ def _sqlite_path(url: str, rest: str) -> str:
 class Store:
     """What can be done with jobs. Safe to use from any thread."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, hooks: Hooks | None = None) -> None:
         self.database = database
         self.dialect: Dialect = database.dialect
+        self.hooks: Hooks = {} if hooks is None else hooks
+        """The Python hooks of this process that see changes of recurring jobs, by task."""
         self._shard = random.randrange(1, 2**31)
 
     @classmethod
@@ -110,7 +117,7 @@ class Store:
 
     def reserved(self, purpose: str) -> Store:
         """The same repository by a connection that nobody else can take."""
-        return Store(self.database.reserved(purpose))
+        return Store(self.database.reserved(purpose), self.hooks)
 
     def release(self) -> None:
         """Give a reserved connection up."""
@@ -205,7 +212,9 @@ class Store:
         return self.database.write(op, atomic=False)
 
     def settle_keyed(self, settled: Settled, hold: int, *, only_expired: bool = False) -> bool:
-        """End one run whose job holds a unique key (`Claimed.hold` is not 0). Returns whether it was accepted."""
+        """End one run whose job holds a unique key or recurs (`Claimed.hold` is not 0). Returns if it was accepted."""
+        if hold == HOLD["recurs"]:
+            return settled.id in self.end_recurring([settled], only_expired=only_expired).accepted
         if hold in (HOLD["none"], HOLD["window"]):
             return bool(self.settle([settled], only_expired=only_expired))
         tries = iter((False, True))
@@ -219,6 +228,91 @@ class Store:
             return accepted
 
         return bool(self.database.write(op))
+
+    def end_recurring(
+        self,
+        batch: Sequence[Settled],
+        *,
+        only_expired: bool = False,
+        repeated: bool = False,
+        mirrored: bool = True,
+    ) -> Ended:
+        """End runs of recurring jobs (`Claimed.hold` is HOLD["recurs"]); what follows is decided by their rules.
+
+        Those whose recurring job is held by somebody else, and those whose mirror fails, are not settled; the answer
+        names them. `repeated`: an earlier call failed, and may have been committed all the same. `mirrored=False`: the
+        mirror has failed too often, and is left out.
+        """
+        from duly.domain.recurring import Next
+        from duly.store import ops_recurring_runs
+
+        tries = iter((repeated, True))
+
+        def op() -> Op[Ended]:
+            ended = yield from ops_recurring_runs.end_runs(
+                self.recurring, batch, shard=self._shard, only_expired=only_expired, mirrored=mirrored
+            )
+            if next(tries, True):
+                known = {*ended.accepted, *ended.held, *ended.failed}
+                found = yield from ops_settle.already_settled([each for each in batch if each.id not in known])
+                for job_id in found:
+                    ended.accepted[job_id] = Next("recurs", None, None, None, 0)
+            return ended
+
+        return self.database.write(op)
+
+    def occurrences(self, ids: Sequence[str]) -> dict[str, Occurrence]:
+        """What a worker must know of the recurring jobs that it has claimed."""
+        from duly.store import ops_recurring_runs
+
+        return self.database.read(lambda: ops_recurring_runs.occurrences(self.dialect, ids))
+
+    @property
+    def recurring(self) -> Recurring:
+        """The operations on recurring jobs."""
+        from duly.store.ops_recurring import Recurring
+
+        return Recurring(self.dialect, self.hooks)
+
+    def recurring_jobs(
+        self,
+        *,
+        tenant: str | None = None,
+        task: str | None = None,
+        enabled: bool | None = None,
+        after: tuple[str, str, str] = ("", "", ""),
+        n: int = 100,
+        skip: int = 0,
+    ) -> list[RecurringRecord]:
+        """Recurring jobs by tenant, task and key; `after` is that of the last one of the page before."""
+        from duly.store.ops_recurring import record_of
+
+        params = {
+            "tenant": tenant,
+            "task": task,
+            "enabled": enabled,
+            "after_tenant": after[0],
+            "after_task": after[1],
+            "after_key": after[2],
+            "n": n,
+            "skip": skip,
+        }
+        rows = self.database.read(lambda: _rows(Call("list_recurring", params)))
+        return [record_of(row) for row in rows]
+
+    def spawn(self, n: int = 100) -> list[tuple[str, str, str, int, int]]:
+        """Make the jobs of ticks that are due, for schedules that make a job per tick. Returns their lanes."""
+        if not self.database.read(lambda: _rows(Call("any_spawning"))):
+            return []
+        from duly.store import ops_recurring_runs
+
+        return self.database.write(lambda: ops_recurring_runs.spawn(self.dialect, n))
+
+    def prune_recurring(self, after: str, keep_us: int) -> tuple[str | None, int]:
+        """Forget old runs of the next recurring jobs by id. Returns where to go on, None at the end; how many went."""
+        from duly.store import ops_recurring_runs
+
+        return self.database.write(lambda: ops_recurring_runs.prune_runs(self.dialect, after, keep_us))
 
     def park(self, job_id: str, token: int, *, reason: str, detail: str, mark: str) -> bool:
         """Set a claimed job aside with the reason, no attempt counted."""

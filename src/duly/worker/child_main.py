@@ -26,6 +26,7 @@ from typing import Any, NoReturn
 
 from duly.domain.json import describe_exception
 from duly.domain.records import Claimed
+from duly.domain.recurring import Occurrence
 from duly.worker.context import CURRENT, Run
 from duly.worker.executor import Concluded, Executor
 from duly.worker.hooks import run_hook, run_hook_whatever
@@ -116,7 +117,7 @@ class Child:
         self._catch_signals()
         threading.Thread(target=self._listen, name="duly-child-ear", daemon=True).start()
         while "run" in (order := self._orders.get()):
-            self._attempt(Claimed(*order["run"]), order["post"])
+            self._attempt(Claimed(*order["run"]), order["occurrence"], order["post"])
             self._done += 1
         for registry in self._registries.values():
             for hook in registry.on_stop:
@@ -124,7 +125,7 @@ class Child:
 
     # -- one job ------------------------------------------------------------------------------------------------------
 
-    def _attempt(self, job: Claimed, post: list[Any]) -> None:
+    def _attempt(self, job: Claimed, occurrence: list[Any] | None, post: list[Any]) -> None:
         try:
             place = self._place(job.task, post)
         except BaseException as error:  # also SystemExit: what an import does must not end this loop
@@ -132,6 +133,7 @@ class Child:
             self.send({"unable": [text.kind, text.message, text.traceback]})
             return
         run = self.run = ChildRun(self, job, place.definition)
+        run.occurrence = None if occurrence is None else Occurrence._make(occurrence)
         executor = self._executor(place)
         try:
             call = executor.prepare(run)

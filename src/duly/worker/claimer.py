@@ -10,7 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 
-from duly.domain.records import Claimed, Lane
+from duly.domain.records import HOLD, Claimed, Lane
 from duly.store.database import Hint
 from duly.store.ops_claim import MAX_LANES
 from duly.store.store import Store
@@ -19,6 +19,7 @@ from duly.worker.lanes import Lanes
 from duly.worker.registry import Kind, Registry
 from duly.worker.slots import BATCH, QueueShare, Slots
 
+RECURS = HOLD["recurs"]
 LOOK_WHILE_BUSY = 1.0
 PROMOTE = 1_000
 SUSPECT_PATIENCE = 5.0
@@ -53,7 +54,7 @@ class Claimer:
         self._take_back = take_back
         self._poll = poll
         self._most = most
-        self._lanes = {share.name: Lanes(share.name, registry.tasks) for share in slots.shares}
+        self._lanes = {share.name: Lanes(share.name, registry.knows) for share in slots.shares}
         self._credit: defaultdict[tuple[Kind, str], float] = defaultdict(float)
         self._gathered: list[list[Run]] = []
         self._hints: list[Hint] = []
@@ -135,7 +136,7 @@ class Claimer:
             due = self._store.next_due_us()
             if due is None or due > 0:
                 break
-            moved = self._store.promote(PROMOTE)
+            moved = self._store.spawn() + self._store.promote(PROMOTE)
             for queue, tenant, task, rank, _ in moved:
                 if queue in self._lanes:
                     self._lanes[queue].hint(tenant, task, rank)
@@ -192,22 +193,33 @@ class Claimer:
     def _claim(self, share: QueueShare, kind: Kind, room: int) -> int:
         lanes = self._lanes[share.name]
         got = 0
-        for names, limit in self._groups(lanes, kind):
+        for keys, limit in self._groups(lanes, kind):
             if got >= room:
                 break
-            picked = lanes.pick(names)
             n = room - got if limit is None else min(max(1, self._slots.pools[kind].free), room - got, limit)
-            if picked and n > 0:
-                got += self._claim_from(lanes, picked, kind, min(n, BATCH), limited=limit is not None)
+            if n > 0:
+                got += self._claim_from(lanes, lanes.pick(keys), kind, min(n, BATCH), limited=limit is not None)
         return got
 
-    def _groups(self, lanes: Lanes, kind: Kind) -> list[tuple[list[str], int | None]]:
-        """What one statement can claim: all tasks without a limit, each task with one; first whose head is first."""
-        tasks = [each for each in self._registry if each.kind is kind]
-        groups: list[tuple[list[str], int | None]] = [([each.name for each in tasks if each.concurrency is None], None)]
-        groups += [([each.name], each.concurrency) for each in tasks if each.concurrency is not None]
-        if len(groups) > 1:
-            groups.sort(key=lambda group: lanes.head(group[0]))
+    def _groups(self, lanes: Lanes, kind: Kind) -> list[tuple[list[tuple[str, str]], int | None]]:
+        """What one statement can claim: the lanes of all tasks without a limit, those of each task with one.
+
+        Only lanes that have jobs, however many tasks this process knows; first the group whose head is first.
+        """
+        free: list[tuple[str, str]] = []
+        limited: dict[str, tuple[list[tuple[str, str]], int]] = {}
+        for key in lanes.heads:
+            task = self._registry.find(*key)
+            if task is None or task.kind is not kind:
+                continue
+            if task.concurrency is None:
+                free.append(key)
+            else:
+                limited.setdefault(task.name, ([], task.concurrency))[0].append(key)
+        groups: list[tuple[list[tuple[str, str]], int | None]] = [(free, None)] if free else []
+        if limited:
+            groups += limited.values()
+            groups.sort(key=lambda group: min(lanes.heads[key] for key in group[0]))
         return groups
 
     def _claim_from(self, lanes: Lanes, picked: list[Lane], kind: Kind, n: int, *, limited: bool = False) -> int:
@@ -223,8 +235,18 @@ class Claimer:
         if not jobs:
             return
         self._slots.taken(kind, queue, len(jobs))
-        tasks = self._registry.tasks
-        self._gathered.append([Run(job, tasks[job.task], leased_at) for job in jobs])
+        find = self._registry.find
+        runs = [Run(job, task, leased_at) for job in jobs if (task := find(job.tenant, job.task)) is not None]
+        if len(runs) < len(jobs):  # unregistered in this very moment: nobody here can run them
+            self._slots.ended(kind, queue, len(jobs) - len(runs))
+            held = {run.job.id for run in runs}
+            self._store.give_back([(job.id, job.token) for job in jobs if job.id not in held])
+        recurring = [run for run in runs if run.job.hold == RECURS]
+        if recurring:
+            found = self._store.occurrences([run.job.id for run in recurring])
+            for run in recurring:
+                run.occurrence = found.get(run.job.id)
+        self._gathered.append(runs)
 
     def _send_off(self, kind: Kind) -> None:
         """Hand what was gathered to the runner: jobs of several queues mixed, so that none waits for a whole batch."""
@@ -275,9 +297,7 @@ class Claimer:
                 return True
             self._alone, self._look = False, True
             return False
-        found = [
-            (lanes, key) for lanes in self._lanes.values() for key in lanes.suspects if key[1] in self._registry.tasks
-        ]
+        found = [(lanes, key) for lanes in self._lanes.values() for key in lanes.suspects if self._registry.knows(*key)]
         if not found:
             self._suspect_since = None
             return False
@@ -290,7 +310,9 @@ class Claimer:
         return self._alone
 
     def _start_suspect(self, lanes: Lanes, key: tuple[str, str]) -> None:
-        task = self._registry.tasks[key[1]]
+        task = self._registry.find(*key)
+        if task is None:
+            return
         leased_at = lease_time()
         jobs = self._store.claim(
             lanes.queue,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from contextvars import ContextVar
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING
 from duly.domain.clock import SystemClock, from_us
 from duly.domain.errors import DulyError
 from duly.domain.json import clean_text
-from duly.domain.records import Claimed
+from duly.domain.records import HOLD, Claimed
+from duly.domain.recurring import Occurrence
 
 if TYPE_CHECKING:
     import asyncio
@@ -38,6 +40,7 @@ class Run:
         "log_lines",
         "lost",
         "noticed",
+        "occurrence",
         "phase",
         "started_ns",
         "stopping",
@@ -48,6 +51,7 @@ class Run:
     def __init__(self, job: Claimed, definition: TaskDefinition, leased_at: float) -> None:
         self.job = job
         self.definition = definition
+        self.occurrence: Occurrence | None = None  # what a recurring job's run is for
         self.leased_at = leased_at  # on `lease_time`, read before the claim or renewal was sent
         self.started_ns = 0
         self.phase = 0  # 0 waits in this process, 1 runs, 2 has ended
@@ -106,6 +110,28 @@ class Run:
     def run_at(self) -> datetime:
         """When it was due."""
         return from_us(self.job.run_at)
+
+    @property
+    def recurring(self) -> bool:
+        """Whether the job becomes due again when this run ends."""
+        return self.job.hold == HOLD["recurs"]
+
+    @property
+    def tick(self) -> datetime | None:
+        """The occurrence of its schedule that this run is for; None if it has no schedule.
+
+        One run that stands for several missed ticks has the last of them; one that a person asked for, when they did.
+        """
+        job, occurrence = self.job, self.occurrence
+        if occurrence is not None:
+            from duly.schedule.plan import tick_of_run
+
+            started = job.claimed_at
+            return from_us(tick_of_run(occurrence.tick_at, job.run_at, started, occurrence, occurrence.misfire))
+        if job.headers is None:
+            return None
+        tick = json.loads(job.headers).get("tick")
+        return None if tick is None else from_us(tick)
 
     @property
     def deadline(self) -> float | None:

@@ -7,15 +7,16 @@ import random
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import ExitStack, contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from duly.domain import outcome
-from duly.domain.durations import human
-from duly.domain.errors import ArgumentsDoNotFit, Steer, WorkerError
+from duly.domain.clock import to_us
+from duly.domain.durations import human, micros
+from duly.domain.errors import ArgumentsDoNotFit, InvalidOption, Steer, WorkerError
 from duly.domain.json import clean_text, decode, describe_exception, encode_result
-from duly.domain.records import Settled
+from duly.domain.records import HOLD, Settled
 from duly.domain.retry import Backoff
 from duly.worker.context import Run
 from duly.worker.hooks import run_hook_whatever
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("duly.worker")
 
+RECURS = HOLD["recurs"]
 Concluded = tuple[Run, int, Settled]
 Conclude = Callable[[Concluded], None]
 
@@ -67,6 +69,12 @@ class Executor:
         if job.expires_at is not None and job.expires_at <= self.now_us():
             self._end(run, outcome.expired(job))
             return False
+        occurrence = run.occurrence
+        if occurrence is not None and occurrence.misfire == "skip" and occurrence.tick_at is not None:
+            late = self.now_us() - occurrence.tick_at
+            if late > occurrence.grace_us and job.attempt == 1:
+                self._end(run, outcome.missed(job, late, occurrence.grace_us))
+                return False
         return True
 
     def prepare(self, run: Run) -> tuple[tuple[Any, ...] | list[Any], dict[str, Any]] | None:
@@ -98,6 +106,13 @@ class Executor:
         if run.noticed:
             self.raised(run, InterruptedError("the handler was told to stop and returned"))
             return
+        again_at = None
+        if run.job.hold == RECURS and isinstance(value, (timedelta, datetime)):
+            try:
+                again_at, value = self._again_at(value), None
+            except InvalidOption as error:
+                self.raised(run, error)
+                return
         ended = time.monotonic_ns()
         run.phase = 2
         result = None
@@ -122,8 +137,17 @@ class Executor:
             None,
             result,
             lines,
+            again_at,
         )
         self._conclude((run, ended, settled))
+
+    def _again_at(self, value: timedelta | datetime) -> int:
+        """When a recurring job shall run next, as its handler said by what it returned."""
+        if isinstance(value, datetime):
+            return to_us(value, "the next run that the handler returned")
+        if value < timedelta(0):
+            raise InvalidOption(f"the handler returned {value} as the time until its next run, and that is negative")
+        return self.now_us() + micros(value)
 
     def raised(self, run: Run, error: BaseException) -> None:
         """The handler raised: a failure, a signal to steer, or because it was told to stop."""
@@ -148,7 +172,7 @@ class Executor:
         settled = outcome.after_error(job, error, policy, ran_us=ran, log=run.log_text(), random=self._chance)
         if settled.outcome == "failed":
             _log_failure(run, settled)
-        if settled.state == "failed":
+        if settled.state == "failed" or (settled.outcome == "failed" and _gives_up_tick(run)):
             self._tell_failure(run, error)
         self._conclude((run, ended, settled))
 
@@ -215,17 +239,25 @@ class Executor:
         task.add_done_callback(self.telling.discard)
 
 
+def _gives_up_tick(run: Run) -> bool:
+    """Whether a recurring job goes on to its next tick after a failure, so that this one has failed for good."""
+    return run.occurrence is not None and run.occurrence.failure == "advance"
+
+
 def _log_failure(run: Run, settled: Settled) -> None:
-    later = human(timedelta(microseconds=settled.delay_us))
+    job, later = run.job, f"again in {human(timedelta(microseconds=settled.delay_us))}"
+    if _gives_up_tick(run) or (run.recurring and settled.state != "scheduled"):
+        later = "again at its next tick"
+    elif settled.state != "scheduled":
+        later = "not again"
     log.warning(
-        "job %s (%s) run %d of %d failed: %s: %s; %s",
-        run.job.id,
-        run.job.task,
-        run.job.attempt,
-        run.job.max_attempts,
+        "job %s (%s) run %s failed: %s: %s; %s",
+        job.id,
+        job.task,
+        job.attempt if run.recurring else f"{job.attempt} of {job.max_attempts}",
         settled.error_kind,
         (settled.error or "")[:500],
-        f"again in {later}" if settled.state == "scheduled" else "not again",
+        later,
     )
 
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from duly.domain import outcome
 from duly.domain.errors import DatabaseUnavailable
 from duly.domain.outcome import unrecordable
 from duly.domain.records import HOLD, Settled
@@ -18,16 +22,35 @@ from duly.worker.context import Run
 from duly.worker.executor import Concluded
 from duly.worker.registry import Kind
 
+if TYPE_CHECKING:
+    from duly.store.ops_recurring_runs import Ended
+
 log = logging.getLogger("duly.worker")
 
 LINGER = 0.003
 BATCH = 500
 KEYED = (HOLD["queued"], HOLD["live"])
+RECURS = HOLD["recurs"]
+MIRROR_TRIES = 3
+SOON, LATER = 0.02, 1.0
+"""How soon a run whose recurring job somebody else holds is tried again, first and at last."""
 
 
 def _frees_others(run: Run, state: str) -> bool:
     """Whether sleeping workers may now have something to claim: a limit's slot, a job given back, one behind a key."""
     return run.definition.concurrency is not None or state == "queued" or run.job.hold == HOLD["live"]
+
+
+@dataclass(slots=True)
+class _Postponed:
+    """A run of a recurring job that could not be settled yet."""
+
+    concluded: Concluded
+    due: float
+    pause: float = SOON
+    tries: int = 0
+    """How often its mirror has failed."""
+    error: str | None = None
 
 
 class Finisher:
@@ -49,6 +72,7 @@ class Finisher:
         self._due_in = due_in
         self._queue: deque[Concluded] = deque()
         self._batch: list[Concluded] = []
+        self._postponed: dict[str, _Postponed] = {}
         self._asleep = threading.Event()
         self.wake: Callable[[], None] = lambda: None
         self._repeated = False
@@ -66,9 +90,14 @@ class Finisher:
     def step(self) -> float:
         """Write a batch. Returns how long to wait if there is nothing."""
         self._collect()
+        if self._postponed:
+            self._try_postponed()
         if not self._batch:
             self._asleep.set()
-            return 0.0 if self._queue else 1.0
+            if self._queue:
+                return 0.0
+            next_due = min((each.due for each in self._postponed.values()), default=math.inf)
+            return min(1.0, max(0.001, next_due - time.monotonic()))
         if len(self._batch) < BATCH and len(self._batch) < len(self._held):
             time.sleep(LINGER)  # others are about to end: one write for all
             self._collect()
@@ -91,13 +120,19 @@ class Finisher:
         batch, now = self._batch, time.monotonic_ns()
         plain: list[Concluded] = []
         special: list[Concluded] = []
+        recurring: list[Concluded] = []
         for concluded in batch:
             run, settled = concluded[0], concluded[2]
-            keyed = settled.state == "parked" or run.job.hold in KEYED
-            (special if keyed and not run.lost else plain).append(concluded)
+            if settled.state == "parked" or run.job.hold in KEYED:
+                (plain if run.lost else special).append(concluded)
+            else:
+                (recurring if run.job.hold == RECURS and not run.lost else plain).append(concluded)
         aged = [each[2]._replace(age_us=(now - each[1]) // 1_000) for each in plain if not each[0].lost]
         repeated, self._repeated = self._repeated, True
         self._done(plain, self._settle_plain(aged, repeated=repeated) if aged else set())
+        self._batch = special + recurring
+        if recurring:
+            self._end_recurring([_Postponed(each, 0.0) for each in recurring], repeated=repeated)
         self._batch = special
         for concluded in special:
             run, ended_ns, settled = concluded
@@ -142,6 +177,67 @@ class Finisher:
             )
         return self._store.settle_keyed(settled, run.job.hold)
 
+    # -- recurring jobs ---------------------------------------------------------------------------------------
+
+    def _try_postponed(self) -> None:
+        now = time.monotonic()
+        due = [each for each in self._postponed.values() if each.due <= now]
+        for each in due:
+            if each.concluded[0].lost:
+                del self._postponed[each.concluded[2].id]
+                self._done([each.concluded], set())
+        due = [each for each in due if not each.concluded[0].lost]
+        if due:
+            self._end_recurring(due, repeated=True)
+
+    def _end_recurring(self, batch: list[_Postponed], *, repeated: bool) -> None:
+        """Settle together; what somebody else holds comes again later, while its lease is renewed."""
+        spent = [each for each in batch if each.tries >= MIRROR_TRIES]
+        if spent and len(spent) < len(batch):
+            self._end_recurring([each for each in batch if each.tries < MIRROR_TRIES], repeated=repeated)
+            batch = spent
+        now = time.monotonic_ns()
+        settled = [_with_age(each, now) for each in batch]
+        try:
+            ended = self._store.end_recurring(settled, repeated=repeated, mirrored=not spent)
+        except DatabaseUnavailable:
+            raise
+        except Exception as error:
+            if len(batch) > 1:
+                for each in batch:
+                    self._end_recurring([each], repeated=True)
+                return
+            log.error("job %s: its run could not be recorded as it was: %s", settled[0].id, error)
+            ended = self._store.end_recurring([unrecordable(settled[0])], repeated=True, mirrored=not spent)
+        self._take_answer(batch, ended)
+
+    def _take_answer(self, batch: list[_Postponed], ended: Ended) -> None:
+        over: list[Concluded] = []
+        for each in batch:
+            run, _, settled = each.concluded
+            job_id = settled.id
+            if job_id in ended.held or job_id in ended.failed:
+                self._postpone(each, ended.failed.get(job_id))
+                continue
+            self._postponed.pop(job_id, None)
+            over.append(each.concluded)
+            then = ended.accepted.get(job_id)
+            if then is None:
+                continue
+            if then.reason is not None:
+                log.warning("recurring job %s (%s) is disabled from now on: %s", job_id, run.job.task, then.reason)
+            if then.place_at is not None:
+                self._due_in(max(0.0, (then.place_at - ended.now_us) / 1e6))
+        self._done(over, set(ended.accepted))
+
+    def _postpone(self, each: _Postponed, error: str | None) -> None:
+        run, _, settled = each.concluded
+        if error is not None:
+            each.tries, each.error = each.tries + 1, error
+            log.warning("job %s (%s): its mirror failed: %s (try %d)", settled.id, run.job.task, error, each.tries)
+        each.due, each.pause = time.monotonic() + each.pause, min(LATER, each.pause * 2)
+        self._postponed[settled.id] = each
+
     def _done(self, batch: list[Concluded], accepted: set[str]) -> None:
         others = False
         over: list[tuple[str, str]] = []
@@ -167,4 +263,13 @@ class Finisher:
     @property
     def idle(self) -> bool:
         """Whether everything that ended has been written."""
-        return not self._queue and not self._batch
+        return not self._queue and not self._batch and not self._postponed
+
+
+def _with_age(postponed: _Postponed, now: int) -> Settled:
+    """How the run ended and how long ago; as failed, once its mirror has failed too often."""
+    _, ended_ns, settled = postponed.concluded
+    settled = settled._replace(age_us=(now - ended_ns) // 1_000)
+    if postponed.tries >= MIRROR_TRIES:
+        return outcome.mirror_failed(settled, postponed.error or "")
+    return settled

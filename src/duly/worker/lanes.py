@@ -7,8 +7,9 @@ go on all the same, now and then.
 
 from __future__ import annotations
 
+import heapq
 import time
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Iterable
 
 from duly.domain.records import Claimed, Lane
 
@@ -21,12 +22,12 @@ MOST_LANES = 64
 class Lanes:
     """The lanes of one queue."""
 
-    def __init__(self, queue: str, known: Container[str]) -> None:
+    def __init__(self, queue: str, knows: Callable[[str, str], bool]) -> None:
         self.queue = queue
         self.heads: dict[tuple[str, str], int] = {}
         self.after: Lane | None = None
         """Where the next look goes on: there may be more lanes than one look can see."""
-        self._known = known
+        self._knows = knows
         self._found: dict[tuple[str, str], int] = {}
         self._hinted: set[tuple[str, str]] = set()
         self.suspects: dict[tuple[str, str], int] = {}
@@ -37,7 +38,7 @@ class Lanes:
 
     def hint(self, tenant: str, task: str, rank: int | None) -> None:
         """Somebody says that a job came."""
-        if task not in self._known:
+        if not self._knows(tenant, task):
             return
         key = (tenant, task)
         if self.after is not None:
@@ -51,7 +52,7 @@ class Lanes:
 
     def seen(self, normal: list[tuple[Lane, int]], suspects: Iterable[tuple[Lane, int]], *, full: bool) -> None:
         """A look at the database says which lanes have jobs, from `after` on; all of them, unless it was full."""
-        found = {(lane.tenant, lane.task): rank for lane, rank in normal if lane.task in self._known}
+        found = {(lane.tenant, lane.task): rank for lane, rank in normal if self._knows(*lane[:2])}
         if full:
             self.heads |= found
             self._found |= found
@@ -70,16 +71,11 @@ class Lanes:
         """Whether it is time to look again while jobs flow."""
         return now - self.looked_at >= LOOK_EVERY
 
-    def pick(self, tasks: Iterable[str]) -> list[Lane]:
-        """The lanes of these tasks that have jobs, lowest head first, where to start in each."""
-        wanted = set(tasks)
-        keys = sorted((rank, key) for key, rank in self.heads.items() if key[1] in wanted)
-        return [self._cursors.get(key, Lane(*key)) for _, key in keys[:MOST_LANES]]
-
-    def head(self, tasks: Iterable[str]) -> int:
-        """The lowest head of these tasks' lanes, as far as known; very high if none has jobs."""
-        wanted = set(tasks)
-        return min((rank for key, rank in self.heads.items() if key[1] in wanted), default=2**63)
+    def pick(self, keys: Iterable[tuple[str, str]]) -> list[Lane]:
+        """Of these lanes the ones whose heads come first, where to start in each."""
+        heads = self.heads
+        first = heapq.nsmallest(MOST_LANES, ((heads[key], key) for key in keys))
+        return [self._cursors.get(key, Lane(*key)) for _, key in first]
 
     def claimed(self, lanes: list[Lane], jobs: list[Claimed], asked: int, seconds: float) -> None:
         """Learn from a claim: lanes that gave fewer than asked are empty; a slow walk earns a cursor."""

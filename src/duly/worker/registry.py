@@ -11,6 +11,7 @@ from typing import Any
 
 from duly.domain.errors import ConfigurationError, DuplicateTask, UnknownTask
 from duly.domain.names import suggest
+from duly.domain.recurring import NewRecurring
 from duly.domain.retry import DEFAULT, Backoff
 from duly.domain.signature import Signature
 
@@ -41,9 +42,20 @@ class TaskDefinition:
     log_lines: int = 1_000
     by_keyword: bool = True
     """Whether stored arguments can be passed as keywords as they are."""
+    mirror: str | None = None
+    """What must happen beside every change of this task's recurring jobs."""
 
 
 Around = Callable[[Any], AbstractContextManager[object]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declaration:
+    """A recurring job that must exist from start-up."""
+
+    task: str
+    module: str
+    new: NewRecurring
 
 
 @dataclass(slots=True)
@@ -55,6 +67,26 @@ class Registry:
     on_stop: list[Callable[[], object]] = field(default_factory=list)
     on_failure: list[Callable[[Any, BaseException], object]] = field(default_factory=list)
     around: list[Around] = field(default_factory=list)
+    registered: dict[tuple[str, str], TaskDefinition] = field(default_factory=dict)
+    """Functions for one tenant's job each, by (tenant, task): what `register` was given."""
+    declarations: list[Declaration] = field(default_factory=list)
+    mirror_hooks: dict[str, Callable[..., object]] = field(default_factory=dict)
+    watchers: list[Callable[[TaskDefinition], None]] = field(default_factory=list)
+    """Workers under way, who must learn of what is registered meanwhile."""
+
+    def find(self, tenant: str, task: str) -> TaskDefinition | None:
+        """What runs the jobs of a lane; None if this process cannot."""
+        return self.tasks.get(task) or self.registered.get((tenant, task))
+
+    def knows(self, tenant: str, task: str) -> bool:
+        """Whether this process can run the jobs of a lane."""
+        return task in self.tasks or (tenant, task) in self.registered
+
+    def register(self, tenant: str, definition: TaskDefinition) -> None:
+        """Add a function for one tenant's job, and have workers under way learn of it."""
+        self.registered[tenant, definition.name] = definition
+        for watcher in list(self.watchers):
+            watcher(definition)
 
     def add(self, definition: TaskDefinition) -> None:
         """Register a task; a second function under the same name is refused."""

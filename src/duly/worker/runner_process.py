@@ -182,7 +182,8 @@ class Slot:
             if not self._executor.admit(run):
                 return
             child = self._living_child()
-            child.send({"run": run.job, "post": self._runner.post_of(run.definition)})
+            message = {"run": run.job, "occurrence": run.occurrence, "post": self._runner.post_of(run.definition)}
+            child.send(message)
             self._attend(run, child)
             if run.phase == 2:
                 return

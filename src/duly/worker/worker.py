@@ -14,7 +14,8 @@ from typing import Protocol
 from duly.domain.errors import DulyError, WorkerError
 from duly.domain.ids import uuid7
 from duly.domain.outcome import released
-from duly.domain.records import ProcessIdentity, WorkerRecord
+from duly.domain.records import HOLD, ProcessIdentity, WorkerRecord
+from duly.maintenance.declare import declare
 from duly.maintenance.prune import Retention, prune_some
 from duly.maintenance.rescue import rescue_dead, rescue_lapsed, rescue_silent
 from duly.store.call import Dialect
@@ -28,7 +29,7 @@ from duly.worker.executor import Executor
 from duly.worker.finisher import Finisher
 from duly.worker.hooks import RunCoroutine, run_hook, run_hook_whatever
 from duly.worker.keeper import Keeper
-from duly.worker.registry import Kind, Registry
+from duly.worker.registry import Kind, Registry, TaskDefinition
 from duly.worker.service import Service
 from duly.worker.slots import Pool, QueueShare, Slots
 
@@ -114,12 +115,13 @@ class Worker:
         self._next_peers = self._next_see = self._next_prune = self._next_lapse = 0.0
         self._refresh_peers = True
         self._out_of_touch = False
+        self._known_changed = False
         self._hurry = False
         """Whether it was told to stop a second time."""
         self._waker: Waker | None = None
         self._upkept_at = self._awake_since = lease_time()
-        kinds = {task.kind for task in registry}
-        limits = {
+        kinds = {task.kind for task in (*registry, *registry.registered.values())}
+        limits = self._limits = {
             Kind.ASYNC: settings.async_slots,
             Kind.THREAD: settings.thread_slots,
             Kind.PROCESS: settings.process_slots,
@@ -192,6 +194,8 @@ class Worker:
                 self._store.set_limit(task.name, task.concurrency)
             while self._store.release_parked(task.name, task.signature.fingerprint):
                 pass
+        declare(self._store, self._registry)
+        self._registry.watchers.append(self._learn)
         for runner in self._runners.values():
             runner.start()
         for hook in self._registry.on_start:
@@ -202,6 +206,18 @@ class Worker:
         """How to run a coroutine of a hook on the loop of the handlers, if there is one."""
         runner = self._runners.get(Kind.ASYNC)
         return None if runner is None else runner.run_here  # type: ignore[attr-defined]
+
+    def _learn(self, task: TaskDefinition) -> None:
+        """A function was registered while this worker runs."""
+        with self._lock:
+            if task.kind not in self._runners:
+                runner = self._make_runner(task.kind, self._limits[task.kind])
+                runner.start()
+                self._runners = {**self._runners, task.kind: runner}
+                self._slots.pools = {**self._slots.pools, task.kind: Pool(self._limits[task.kind])}
+        self._known_changed = True
+        self._claimer.hint([Hint("look")])
+        self._claim_service.wake()
 
     def _services(self) -> list[Service]:
         return [
@@ -219,7 +235,7 @@ class Worker:
             identity.this_process(),
             lease_us=int(self.settings.lease * 1e6),
             queues=json.dumps([share.name for share in self.settings.queues]),
-            tasks=json.dumps(sorted(self._registry.tasks)),
+            tasks=json.dumps(sorted({*self._registry.tasks, *(name for _, name in self._registry.registered)})),
             slots=sum(pool.slots for pool in self._slots.pools.values()),
             wake=self._waker.address if self._waker else None,
             version=self.settings.version,
@@ -263,12 +279,11 @@ class Worker:
             self._settle_released(left)
 
     def _settle_released(self, runs: list[Run]) -> None:
-        from duly.worker.finisher import KEYED
-
+        plain = (HOLD["none"], HOLD["window"])
         try:
-            self._store.settle([released(run.job) for run in runs if run.job.hold not in KEYED])
+            self._store.settle([released(run.job) for run in runs if run.job.hold in plain])
             for run in runs:
-                if run.job.hold in KEYED:
+                if run.job.hold not in plain:
                     self._store.settle_keyed(released(run.job), run.job.hold)
         except DulyError as error:
             log.warning("jobs could not be given back: %s; others take them when their leases lapse", error)
@@ -292,6 +307,8 @@ class Worker:
         self._sign_off()
 
     def _sign_off(self) -> None:
+        if self._learn in self._registry.watchers:
+            self._registry.watchers.remove(self._learn)
         for runner in self._runners.values():
             runner.stop(0.1 if self._hurry else 1.0)
         try:
@@ -436,7 +453,8 @@ class Worker:
         """Say that we live; learn when something may be due or lapse."""
         self._next_see = now + min(SEE_EVERY, self.settings.lease)
         known, due, lapse = self._store.see_worker(self.id, self._state)
-        if not known:
+        if not known or self._known_changed:
+            self._known_changed = False
             self._write_down()
         if due is not None:
             self._claimer.due_in(due / 1e6)

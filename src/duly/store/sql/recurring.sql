@@ -56,7 +56,8 @@ UPDATE duly.schedules SET name = :name::text, description = :description::text, 
 WHERE id = :id::uuid
 
 -- name: update_recurring_job What a recurring job runs changes.
-UPDATE duly.jobs SET queue = :queue::text, args = :args::json, priority = :priority::smallint, retry = :retry::text, timeout_us = :timeout_us::bigint
+UPDATE duly.jobs SET queue = :queue::text, args = :args::json, priority = :priority::smallint, max_attempts = :max_attempts::integer,
+    retry = :retry::text, timeout_us = :timeout_us::bigint
 WHERE id = :id::uuid
 
 -- name: place_recurring A recurring job waits for its time.
@@ -88,11 +89,11 @@ SELECT s.id, s.tenant, s.task, s.key, s.declared, r.enabled, r.disabled_by FROM 
 WHERE s.declared_in = :module::text
 
 -- name: occurrences [postgres] Which occurrences the claimed recurring jobs stand for, and what the worker must know of their rules.
-SELECT r.id, r.tick_at, s.tenant, s.task, s.key, s.rule, s.anchor_at, s.misfire, s.grace_us
+SELECT r.id, r.tick_at, s.tenant, s.task, s.key, s.rule, s.anchor_at, s.misfire, s.grace_us, s.failure
 FROM duly.recurring r JOIN duly.schedules s ON s.id = r.id WHERE r.id = ANY (:ids::uuid[])
 
 -- name: occurrences [sqlite] Which occurrences the claimed recurring jobs stand for, and what the worker must know of their rules.
-SELECT r.id, r.tick_at, s.tenant, s.task, s.key, s.rule, s.anchor_at, s.misfire, s.grace_us
+SELECT r.id, r.tick_at, s.tenant, s.task, s.key, s.rule, s.anchor_at, s.misfire, s.grace_us, s.failure
 FROM json_each(:ids) e CROSS JOIN duly.recurring r ON r.id = e.value CROSS JOIN duly.schedules s ON s.id = r.id
 
 -- name: lock_ending [postgres] Hold the recurring jobs whose runs end. Those that somebody else holds are left out: they come later.
@@ -139,6 +140,9 @@ WHERE d.hold = 5 AND d.run_at <= :now ORDER BY d.run_at, d.id LIMIT :n::integer 
 -- name: due_spawning [sqlite] Schedules that make a job per tick and have one due.
 SELECT id FROM duly.scheduled WHERE hold = 5 AND run_at <= :now ORDER BY run_at, id LIMIT :n
 
+-- name: any_spawning Whether a schedule that makes a job per tick has one due.
+SELECT 1 FROM duly.scheduled WHERE hold = 5 AND run_at <= :now LIMIT 1
+
 -- name: spawning One schedule that makes a job per tick. After it was locked.
 SELECT d.id, d.run_at, r.tick_at, r.last_tick_at, s.tenant, s.task, s.key, s.rule, s.anchor_at, s.misfire, s.grace_us, s.cap, :now
 FROM duly.scheduled d JOIN duly.recurring r ON r.id = d.id JOIN duly.schedules s ON s.id = d.id
@@ -146,7 +150,7 @@ WHERE d.id = :id::uuid AND d.hold = 5 AND d.run_at <= :now
 
 -- name: spawn_job The job of one tick.
 INSERT INTO duly.jobs (id, task, queue, tenant, args, priority, max_attempts, retry, timeout_us, created_at, enqueued_by, tags, headers)
-SELECT :job_id::uuid, j.task, j.queue, j.tenant, j.args, j.priority, :max_attempts::integer, j.retry, j.timeout_us, :now,
+SELECT :job_id::uuid, j.task, j.queue, j.tenant, j.args, j.priority, j.max_attempts, j.retry, j.timeout_us, :now,
        :enqueued_by::text, j.tags, :headers::text
 FROM duly.jobs j WHERE j.id = :id::uuid ON CONFLICT DO NOTHING RETURNING id
 
@@ -168,6 +172,12 @@ WHERE id = :id::uuid
 
 -- name: is_recurring Whether a job recurs.
 SELECT id FROM duly.schedules WHERE id = :id::uuid
+
+-- name: is_enabled Whether a recurring job is enabled. After it was locked.
+SELECT id FROM duly.recurring WHERE id = :id::uuid AND enabled
+
+-- name: keep_token A disabled job leaves its last place: the fence stays.
+UPDATE duly.recurring SET token = CASE WHEN token > :token::bigint THEN token ELSE :token::bigint END WHERE id = :id::uuid
 
 -- name: mirror_of What must happen beside every change of a task's recurring jobs.
 SELECT sql, hook FROM duly.mirrors WHERE task = :task::text
