@@ -9,6 +9,7 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from duly.domain.clock import from_us
 from duly.domain.durations import micros, to_timedelta
 from duly.domain.errors import Conflict, InvalidOption, JobNotFound, JobNotRetryable, UniqueKeyHeld
 from duly.domain.ids import is_job_id
@@ -144,11 +145,15 @@ class Admin:
             raise _unknown(job_id)
         if answer == "ended":
             raise Conflict(f"job {job_id} has already ended: it is {self.get(job_id).state}")
+        if answer == "recurring":
+            raise Conflict(f"job {job_id} recurs and does not run now. Disable it, or delete it")
         return answer
 
     def retry(self, job_id: str) -> None:
-        """Run a job again now, its attempts at 0: one that ended, waits for a later time, or is parked."""
+        """Run a job again now, its attempts at 0: one that ended, waits for a later time, is parked, or recurs."""
         answer, holder = self.store.retry(_checked(job_id))
+        if answer == "recurring":
+            self._app.recurring_by_id(job_id).run_now()
         if answer == "unknown":
             raise _unknown(job_id)
         if answer == "running":
@@ -161,6 +166,8 @@ class Admin:
     def delete(self, job_id: str) -> None:
         """Forget a job and its history. One that runs is refused."""
         answer = self.store.delete(_checked(job_id))
+        if answer == "recurring":
+            self._app.recurring_by_id(job_id).delete()
         if answer == "unknown":
             raise _unknown(job_id)
         if answer == "running":
@@ -206,6 +213,8 @@ class Admin:
                 answer = self.store.end_by_hand(_checked(job_id), wanted, "ended by hand")
                 if answer == "running":
                     raise Conflict(f"job {job_id} is running. Cancel it first")
+                if answer == "recurring":
+                    raise Conflict(f"job {job_id} recurs and has no end. Disable it, or delete it")
                 if answer == "unknown":
                     raise Conflict(f"job {job_id} has already ended: it is {self.get(job_id).state}")
             case State.RUNNING | State.SCHEDULED | State.DISABLED:
@@ -224,7 +233,11 @@ class Admin:
 
     def reschedule(self, job_id: str, *, delay: timedelta | float | str = 0) -> None:
         """Give a job that has not started another time, counted from now."""
-        if not self.store.reschedule(_checked(job_id), delay_us=micros(to_timedelta(delay, "delay"))):
+        delay_us = micros(to_timedelta(delay, "delay"))
+        if not self.store.reschedule(_checked(job_id), delay_us=delay_us):
+            if self.store.is_recurring(job_id):
+                self._app.recurring_by_id(job_id).reschedule(from_us(self.store.now_us() + delay_us))
+                return
             raise Conflict(f"job {job_id} no longer waits: it is {self.get(job_id).state}")
 
     def set_aging(self, queue: str, horizon: timedelta | float | str | None, *, strict: bool = False) -> None:
@@ -275,6 +288,7 @@ _REFUSALS = {
     "ended": "it has already ended",
     "running": "it is running",
     "held": "another job has its unique key",
+    "recurring": "it recurs: disable or delete it, or run it now",
 }
 
 

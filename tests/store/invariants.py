@@ -17,7 +17,8 @@ def places_of(raw: Raw) -> dict[str, str]:
     times = Counter(job_id for job_id, _ in found)
     several = {job_id: [place for each, place in found if each == job_id] for job_id, n in times.items() if n > 1}
     assert not several, f"jobs in several places: {several}"
-    assert not jobs - times.keys(), f"jobs in no place: {jobs - times.keys()}"
+    idle = {str(row[0]) for row in raw.rows("SELECT id FROM duly.recurring WHERE NOT enabled")}
+    assert not jobs - times.keys() - idle, f"jobs in no place: {jobs - times.keys() - idle}"
     assert not times.keys() - jobs, f"places without a job: {[each for each in found if each[0] not in jobs]}"
     return dict(found)
 
@@ -28,6 +29,7 @@ def check(raw: Raw) -> None:
     check_keys(raw, places)
     check_tokens(raw)
     check_lanes(raw)
+    check_recurring(raw, places)
     assert not raw.rows("SELECT job_id FROM duly.runs WHERE job_id NOT IN (SELECT id FROM duly.jobs)"), "runs of no job"
 
 
@@ -45,6 +47,27 @@ def check_keys(raw: Raw, places: dict[str, str]) -> None:
         scopes = "(1, 2)" if place != "running" else "(2)"
         holds = {str(row[0]) for row in raw.rows(f"SELECT id FROM duly.{place} WHERE hold IN {scopes}")}
         assert holds - waits <= owners, f"jobs in {place} without their key: {holds - waits - owners}"
+
+
+def check_recurring(raw: Raw, places: dict[str, str]) -> None:
+    """A recurring job has its three rows and, by its hold, its kind of place; disabled, it is nowhere or runs."""
+    rows = raw.rows(
+        "SELECT r.id, r.enabled FROM duly.recurring r"
+        " JOIN duly.schedules s ON s.id = r.id JOIN duly.jobs j ON j.id = r.id"
+    )
+    assert len(rows) == raw.count("recurring") == raw.count("schedules"), "rows of recurring jobs without the others"
+    for job_id, enabled in rows:
+        place = places.get(str(job_id))
+        assert place == "running" or (place is not None) == bool(enabled), f"{job_id}: {enabled=} and it is in {place}"
+        assert place != "ended", f"{job_id} recurs and has ended"
+    for place in LIVE:
+        held = {str(row[0]) for row in raw.rows(f"SELECT id FROM duly.{place} WHERE hold IN (4, 5)")}
+        assert held == {str(row[0]) for row in rows if places.get(str(row[0])) == place}, f"holds in {place}"
+    behind = raw.rows(
+        "SELECT r.id FROM duly.recurring r JOIN duly.runs u ON u.job_id = r.id AND u.token > r.token"
+        " WHERE NOT r.enabled AND NOT EXISTS (SELECT 1 FROM duly.running x WHERE x.id = r.id)"
+    )
+    assert not behind, f"disabled jobs whose fence went back: {behind}"
 
 
 def check_tokens(raw: Raw) -> None:

@@ -44,8 +44,12 @@ def recent_runs(task: str | None, tenant: str | None, n: int) -> Op[list[RunReco
 def cancel(dialect: Dialect, job_id: str, reason: str) -> Op[tuple[str, str | None]]:
     """End a job that has not started, or ask its worker to stop it.
 
-    Returns ("cancelled", None), ("asked", worker id), or ("ended" or "unknown", None).
+    Returns ("cancelled", None), ("asked", worker id), or ("ended" or "unknown", None). A recurring job has no end: only
+    its run is asked to stop; without one the answer is ("recurring", None).
     """
+    if (yield Call("is_recurring", {"id": job_id})):
+        rows = yield Call("request_cancel", {"id": job_id, "reason": reason})
+        return ("asked", str(rows[0][0])) if rows else ("recurring", None)
     for _ in range(MOVES):  # a run may end and its job go back to its lane between one look and the next
         if (yield from end_unstarted(dialect, job_id, State.CANCELLED, reason)):
             return "cancelled", None
@@ -63,8 +67,11 @@ def cancel(dialect: Dialect, job_id: str, reason: str) -> Op[tuple[str, str | No
 def retry(dialect: Dialect, job_id: str) -> Op[tuple[str, str | None]]:
     """Put a finished, scheduled or parked job back into its lane, due now, its attempts at 0.
 
-    Returns ("queued", None), ("held", id of the job that holds its unique key), ("running", None) or ("unknown", None).
+    Returns ("queued", None), ("held", id of the job that holds its unique key), ("running", None), ("unknown", None) or
+    ("recurring", None): that one's schedule goes on beside it.
     """
+    if (yield Call("is_recurring", {"id": job_id})):
+        return "recurring", None
     for _ in range(MOVES):  # its run may end between one look and the next
         if ended := (yield Call("lock_ended", {"id": job_id})):
             return (yield from _retry_ended(dialect, job_id, token=int(str(ended[0][0])), hold=int(str(ended[0][1]))))
@@ -92,14 +99,18 @@ def _retry_ended(dialect: Dialect, job_id: str, *, token: int, hold: int) -> Op[
 
 
 def end_by_hand(dialect: Dialect, job_id: str, state: State, reason: str) -> Op[str]:
-    """End a waiting job as succeeded or failed because a person says so. Returns "ended", "running" or "unknown"."""
+    """End a waiting job by hand. Returns "ended", "running", "unknown", or "recurring": such a job has no end."""
+    if (yield Call("is_recurring", {"id": job_id})):
+        return "recurring"
     if (yield from end_unstarted(dialect, job_id, state, reason)):
         return "ended"
     return "running" if (yield Call("is_running", {"id": job_id})) else "unknown"
 
 
 def delete(dialect: Dialect, job_id: str) -> Op[str]:
-    """Forget a job that does not run, and its history. Returns "deleted", "running" or "unknown"."""
+    """Forget a job that does not run, and its history. Returns "deleted", "running", "unknown" or "recurring"."""
+    if (yield Call("is_recurring", {"id": job_id})):
+        return "recurring"
     for _ in range(MOVES):  # its run may end between one look and the next
         if (yield Call("take_ended", {"id": job_id})):
             for forget in ("forget_key", "delete_runs", "delete_job"):
@@ -126,8 +137,11 @@ def set_priority(job_id: str, priority: int) -> Op[bool]:
 
 
 def reschedule(dialect: Dialect, job_id: str, *, run_at: int | None, delay_us: int) -> Op[bool]:
-    """Give a job that has not started another time. One that waits for another with its unique key has none."""
-    if (yield Call("parked_behind", {"id": job_id})):
+    """Give a job that has not started another time. One that waits for another with its unique key has none.
+
+    Nor is this for a recurring job, whose schedule must know of it.
+    """
+    if (yield Call("parked_behind", {"id": job_id})) or (yield Call("is_recurring", {"id": job_id})):
         return False
     return (yield from move_to(dialect, job_id, run_at=run_at, delay_us=delay_us))
 

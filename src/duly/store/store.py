@@ -300,6 +300,10 @@ class Store:
         rows = self.database.read(lambda: _rows(Call("list_recurring", params)))
         return [record_of(row) for row in rows]
 
+    def is_recurring(self, job_id: str) -> bool:
+        """Whether a job recurs."""
+        return bool(self.database.read(lambda: _rows(Call("is_recurring", {"id": job_id}))))
+
     def spawn(self, n: int = 100) -> list[tuple[str, str, str, int, int]]:
         """Make the jobs of ticks that are due, for schedules that make a job per tick. Returns their lanes."""
         if not self.database.read(lambda: _rows(Call("any_spawning"))):

@@ -20,6 +20,7 @@ from duly.domain.errors import ArgumentsDoNotFit, InvalidOption, Retry, Steer, W
 from duly.domain.ids import uuid7
 from duly.domain.records import Settled
 from duly.job import Job
+from duly.maintenance.declare import declare
 from duly.store.database import Hint
 from duly.testing.clock import TestClock
 from duly.testing.drained import Drained, DrainedRun, outcome_of
@@ -122,7 +123,7 @@ class Drain:
         self._held: dict[str, Run] = {}
         self._runs: list[DrainedRun] = []
         self._stopping = False
-        store = StandingStore(app.store.database) if app.clock.manual else app.store
+        store = StandingStore(app.store.database, app.store.hooks) if app.clock.manual else app.store
         self._finisher = Finisher(store, self._held, self._ended, finished=app.waiters.ended, due_in=lambda _: None)
         self._executor = WatchedExecutor(
             self._tasks,
@@ -171,6 +172,7 @@ class Drain:
             if task.concurrency is not None:
                 self._app.store.set_limit(task.name, task.concurrency)
             self._app.store.release_parked(task.name, task.signature.fingerprint)
+        declare(self._app.store, self._app.registry)
         for hook in self._tasks.on_start:
             hook()
 
@@ -266,7 +268,8 @@ class Drain:
             self._note(run, accepted=self._finisher.settled > before)
 
     def _runner_of(self, run: Run) -> InlineThreadRunner | InlineAsyncRunner:
-        return self._loop if is_async(self._app.registry.tasks[run.job.task]) else self._threads
+        task = self._app.registry.find(run.job.tenant, run.job.task)
+        return self._loop if task is not None and is_async(task) else self._threads
 
     def _interrupt(self, run: Run) -> None:
         self._runner_of(run).interrupt(run)

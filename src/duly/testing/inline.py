@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from duly.domain.records import Settled
+from duly.store.ops_recurring_runs import Ended
 from duly.store.store import Store
 from duly.worker.context import Run
 from duly.worker.executor import Executor
@@ -37,6 +38,10 @@ class StandingStore(Store):
         """End one run, now."""
         return super().settle_keyed(settled._replace(age_us=0), hold, **options)
 
+    def end_recurring(self, batch: Sequence[Settled], **options: bool) -> Ended:
+        """End runs of recurring jobs, now."""
+        return super().end_recurring([each._replace(age_us=0) for each in batch], **options)
+
 
 class WatchedExecutor(Executor):
     """Remembers what the last handler raised."""
@@ -51,7 +56,11 @@ class WatchedExecutor(Executor):
 
 def of_one_kind(registry: Registry) -> Registry:
     """The same tasks as if all were `def`: they share the one slot, so they start in the order that their ranks say."""
-    return replace(registry, tasks={name: replace(task, kind=Kind.THREAD) for name, task in registry.tasks.items()})
+    return replace(
+        registry,
+        tasks={name: replace(task, kind=Kind.THREAD) for name, task in registry.tasks.items()},
+        registered={place: replace(task, kind=Kind.THREAD) for place, task in registry.registered.items()},
+    )
 
 
 def is_async(task: TaskDefinition) -> bool:
