@@ -20,7 +20,7 @@ PYTEST_ARGS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help demo test deep lint format types unit requirements bench clean
+.PHONY: help demo test deep oracle lint format types unit requirements bench clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1: /p' $(MAKEFILE_LIST) | awk -F': ' '{printf "make %-13s%s\n", $$1, $$2}'
@@ -54,6 +54,9 @@ deep: $(VENV)/.dev  ## the suites that take long
 	@found=0; $(PYTEST) -m deep --collect-only -q >/dev/null 2>&1 || found=$$?; \
 	if [ $$found -eq 5 ]; then echo "There is no deep test yet."; \
 	else $(PYTEST) -m deep -n $(WORKERS) --dist worksteal --timeout 1200 $(PYTEST_ARGS); fi
+
+oracle: $(VENV)/.dev  ## judge schedules on ten years, minute by minute, in seven zones (some minutes)
+	@$(BIN)/python -m tests.schedule.oracle
 
 requirements: $(VENV)/.dev  ## every requirement with the tests that prove it
 	@$(BIN)/python tools/requirements.py

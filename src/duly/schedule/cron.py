@@ -77,6 +77,11 @@ class Cron:
         self._months = sum(1 << month for month in set(months))
         self._masks: list[int | None] = [None] * 28
 
+    def ever_comes(self) -> bool:
+        """Tell whether there is a matching day. In 400 years every month starts on each weekday, 29 February too."""
+        lengths = {length for month in range(1, 13) if self._months >> month & 1 for length in _lengths(month)}
+        return any(self._days.mask(weekday, length) for length in lengths for weekday in range(7))
+
     def reading_from(self, reading: int) -> int | None:
         """Return the first reading that matches and is not before `reading`, None after the year 9999."""
         day, second = divmod(reading, DAY)
@@ -172,6 +177,10 @@ def _at_least(values: Sequence[int], value: int) -> int:
 
 def _at_most(values: Sequence[int], value: int) -> int:
     return values[bisect_right(values, value) - 1]
+
+
+def _lengths(month: int) -> tuple[int, ...]:
+    return (28, 29) if month == 2 else (_LENGTHS[month],)
 
 
 def _length(year: int, month: int) -> int:

@@ -18,8 +18,7 @@ from duly.schedule.cron import Cron, Days
 from duly.schedule.refusal import refusal
 
 _MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_WEEKDAYS: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
-_EVER: Final = 400 * 366  # days: the calendar repeats every 400 years
+WEEKDAYS: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +36,7 @@ _MINUTE: Final = _Kind("minute", 0, 59)
 _HOUR: Final = _Kind("hour", 0, 23)
 _DAY: Final = _Kind("day", 1, 31)
 _MONTH: Final = _Kind("month", 1, 12, _MONTHS)
-_WEEKDAY: Final = _Kind("weekday", 0, 7, _WEEKDAYS)
+_WEEKDAY: Final = _Kind("weekday", 0, 7, WEEKDAYS)
 _KINDS: Final = (_SECOND, _MINUTE, _HOUR, _DAY, _MONTH, _WEEKDAY)
 
 
@@ -71,14 +70,9 @@ def parse_cron(text: str, shown: str) -> Cron:
         months=month.values,
         fixed=not minute.text.startswith("*") and not hour.text.startswith("*"),
     )
-    if not _ever_comes(cron):
+    if not cron.ever_comes():
         raise refusal(shown, day.start, f"there is no such date: {_never(day, month, weekday)}")
     return cron
-
-
-def _ever_comes(cron: Cron) -> bool:
-    found = cron.day_from(0)
-    return found is not None and found < _EVER
 
 
 def _never(day: _Field, month: _Field, weekday: _Field) -> str:
@@ -132,13 +126,14 @@ class _Field:
         if self.kind is _WEEKDAY and high_canonical == "sun" and low > 0:
             high = 7
         if high < low:
-            around = f"{canonical}-{self.kind.high % 7 if self.kind is _WEEKDAY else self.kind.high}"
-            self._refuse(
-                position,
-                f"the range {canonical}-{high_canonical} runs backwards: write it as two, such as "
-                f"{around},{self.kind.low}-{high_canonical}",
-            )
+            self._refuse(position, f"the range {text} runs backwards: {self._as_two(canonical, high_canonical)}")
         return low, high, f"{canonical}-{high_canonical}"
+
+    def _as_two(self, low: str, high: str) -> str:
+        kind = self.kind
+        top = kind.names[-1] if low in kind.names else str(6 if kind is _WEEKDAY else kind.high)
+        bottom = kind.names[0] if high in kind.names else str(kind.low)
+        return f"write it as two, {low}-{top},{bottom}-{high}"
 
     def _value(self, text: str, position: int) -> tuple[int, str]:
         """Return one number or name as its value and its canonical text."""
@@ -146,7 +141,7 @@ class _Field:
         if text in kind.names:
             return kind.names.index(text) + kind.low, text
         if not text:
-            self._refuse(position, f"a {kind.name} is missing")
+            self._refuse(position, f"the {kind.name} is missing")
         if not (text.isascii() and text.isdigit()):
             self._refuse_word(text, position)
         value = int(text)
@@ -162,8 +157,8 @@ class _Field:
             self._refuse(position, f"the step {text!r} is not a number")
         step = int(text)
         if not 1 <= step <= kind.high:
-            hint = ": for a longer interval use @every" if step > kind.high and kind.high > 12 else ""
-            self._refuse(position, f"the step {step} is outside 1-{kind.high}, which a {kind.name} allows{hint}")
+            hint = ": for a longer interval use @every" if kind.high < step else ""
+            self._refuse(position, f"the step {step} is outside 1-{kind.high}{hint}")
         return step
 
     def _special(self, term: str, position: int) -> str | None:
@@ -188,12 +183,15 @@ class _Field:
 
     def _refuse_word(self, text: str, position: int) -> NoReturn:
         kind = self.kind
+        word = self.shown[position : position + len(text)]
         names = f" or one of {' '.join(kind.names)}" if kind.names else ""
-        reason = f"{kind.name} {text!r} is not a number from {kind.low} to {kind.high}{names}"
+        reason = f"{kind.name} {word!r} is not a number from {kind.low} to {kind.high}{names}"
         if text == "?":
             reason += ": write * for any"
+        elif text[:3] in kind.names:
+            reason += f": write {text[:3]}"
         elif text in ("l", "lw"):
-            reason += ": L and LW go in the day field, and after a weekday's number L means its last of the month"
+            reason += ": L and LW stand alone in the day field, and 5L in the weekday field is the last Friday"
         elif kind is _DAY and text[-1] == "w":
             reason += ": of the workday forms there is only LW, the last of the month"
         self._refuse(position, reason)

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 from duly.domain.clock import from_us
 from duly.domain.durations import human
+from duly.schedule.cron_text import WEEKDAYS
 from duly.schedule.rules import MACROS
 
 if TYPE_CHECKING:
     from duly.schedule.schedule import Schedule
 
 _SHOWN_DAYS = 3
+_WEEKDAY = re.compile(rf"(?P<dash>-?)(?P<day>{'|'.join(WEEKDAYS)})")
 
 
 def describe(schedule: Schedule) -> str:
@@ -31,9 +33,13 @@ def _rule(text: str) -> str:
         return text[1:]
     from cronsim import CronSim
 
-    meaning = re.sub(r"-sun\b", "-7", MACROS.get(text, text))  # cronsim's week ends on Saturday
-    words = CronSim(meaning, from_us(0)).explain()
+    words = CronSim(_WEEKDAY.sub(_weekday_number, MACROS.get(text, text)), from_us(0)).explain()
     return words[0].lower() + words[1:]
+
+
+def _weekday_number(name: re.Match[str]) -> str:
+    """Return the number of a weekday: cronsim knows neither sat-sun nor friL."""
+    return "-7" if name[0] == "-sun" else f"{name['dash']}{WEEKDAYS.index(name['day'])}"
 
 
 def _joined(parts: list[str]) -> str:

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Final
 
 from duly.domain.errors import InvalidSchedule
 from duly.domain.json import safe_repr
+from duly.schedule.cron import DAY
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
 FIRST: Final = -62_135_424_000
-"""The second of January of the year 1: a day in from what a datetime can hold, so that any offset fits."""
-LAST: Final = 253_402_128_000
-"""The thirtieth of December 9999."""
+"""The third of January of the year 1: so far in from what a datetime can hold that any offset and midnight fits."""
+LAST: Final = 253_401_955_200
+"""The 28th of December 9999. There are no ticks beyond."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_SECOND: Final = timedelta(seconds=1)
 
 
 class Zone:
@@ -65,6 +65,27 @@ class Zone:
         return after
 
 
+def end_of_day(zone: Zone | None, instant: int) -> tuple[int, int]:
+    """Return the local day of `instant`, in days since 1970, and the instant up to which it lasts at least.
+
+    It is cut short where the clock is moved: after that it may show another day, even the one before.
+    """
+    reading = instant if zone is None else zone.read(instant)[0]
+    end = instant + DAY - reading % DAY
+    if zone is not None and zone.read(end)[0] - end != reading - instant:
+        end = zone.turn(instant, end)
+    return reading // DAY, end
+
+
+def start_of_day(zone: Zone | None, instant: int) -> tuple[int, int]:
+    """Return the local day of `instant`, in days since 1970, and an instant since which it has lasted."""
+    reading = instant if zone is None else zone.read(instant)[0]
+    start = instant - reading % DAY
+    if zone is not None and zone.read(start)[0] - start != reading - instant:
+        start = zone.turn(start, instant)
+    return reading // DAY, start
+
+
 def _offset(moment: datetime) -> int:
     offset = moment.utcoffset()
     assert offset is not None
@@ -97,7 +118,10 @@ def _unknown(name: str) -> InvalidSchedule:
             text=name,
         )
     wanted = name.lower().replace(" ", "_")
-    endings = [zone for zone in known if zone.rpartition("/")[2] == wanted]
-    close = [*endings, *(zone for zone in get_close_matches(wanted, known, n=3) if zone not in endings)][:3]
+    if wanted in known:
+        close = [wanted]
+    else:
+        endings = sorted(zone for zone in known if wanted and zone.endswith(f"/{wanted}"))
+        close = (endings or get_close_matches(wanted, sorted(known), n=3))[:3]
     hint = f"did you mean {' or '.join(known[zone] for zone in close)}?" if close else "write it as in Europe/Berlin."
     return InvalidSchedule(f"There is no time zone {safe_repr(name)}: {hint}", text=name)
