@@ -8,8 +8,8 @@ from duly.domain.errors import InvalidOption
 from duly.domain.states import TERMINAL, State
 
 
-def test_the_six_states_in_the_order_of_a_job_s_life() -> None:
-    assert list(State) == ["scheduled", "queued", "running", "succeeded", "failed", "cancelled"]
+def test_the_states_in_the_order_of_a_job_s_life_and_that_of_a_recurring_one_that_rests() -> None:
+    assert list(State) == ["scheduled", "queued", "running", "succeeded", "failed", "cancelled", "disabled"]
 
 
 @pytest.mark.parametrize(

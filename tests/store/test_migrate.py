@@ -22,6 +22,7 @@ pytestmark = pytest.mark.everywhere
 
 def set_version(url: str, version: int) -> None:
     raw = Raw(url)
+    raw.rows("DELETE FROM duly.schema_version WHERE version < (SELECT max(version) FROM duly.schema_version)")
     raw.rows(f"UPDATE duly.schema_version SET version = {version}")
     raw.close()
 
@@ -149,7 +150,7 @@ def test_two_schemas_in_one_database_are_two_queues(pg_url: str) -> None:
     here, there = Store.open(pg_url), Store.open(pg_url, schema="other_one")
     with pytest.raises(SchemaMissing, match=r"Run: duly migrate --url postgresql://.* --schema other_one"):
         there.counts()
-    assert there.migrate() == [1]
+    assert there.migrate() == list(range(1, newest(Dialect.POSTGRES) + 1))
     assert there.migrate() == []
     job_id = uuid7()
     there.enqueue(NewJob(id=job_id, task="t", args="{}"))
