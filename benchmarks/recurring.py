@@ -25,7 +25,7 @@ from typing import Any
 from postgres import find_programs, running_server
 from venvs import FOLDER, HERE, Environments
 
-APP = '''
+APP = """
 import os, time
 from datetime import timedelta
 from duly import Duly
@@ -39,7 +39,7 @@ async def work() -> None: ...
 @jobs.task
 async def again() -> timedelta:
     return timedelta(0)
-'''
+"""
 
 
 class Place:
@@ -312,9 +312,13 @@ WORK: dict[str, Callable[[Place, float], dict[str, Any]]] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--only", nargs="+", choices=list(WORK), default=list(WORK))
-    parser.add_argument("--databases", nargs="+", choices=["postgresql", "sqlite"], default=["postgresql", "sqlite"])
+    parser.add_argument(
+        "--databases", nargs="+", choices=["postgresql", "sqlite"], default=["postgresql", "sqlite"]
+    )
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()

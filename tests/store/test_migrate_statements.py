@@ -1,4 +1,4 @@
-"""A migration is split into statements where a statement ends, and only there."""
+"""A migration is split into statements where a statement ends, and only there; parts are put into named statements."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 
 from duly.store.call import Dialect
 from duly.store.migrate import migrations, statements
+from duly.store.statements import load
 
 
 @pytest.mark.parametrize(
@@ -36,3 +37,12 @@ def test_every_statement_of_our_migrations_makes_something_or_a_view_anew(dialec
         begins = {statement.split()[0] for statement in statements(step.sql)}
         assert begins <= {"CREATE", "DROP"}
         assert all(statement.split()[1] == "VIEW" for statement in statements(step.sql) if statement.startswith("DROP"))
+
+
+@pytest.mark.parametrize("dialect", list(Dialect))
+def test_parts_are_put_into_the_statements_that_name_them(dialect: Dialect) -> None:
+    found = load(dialect)
+    assert not [name for name, sql in found.items() if sql.startswith("@") or "\n@" in sql]
+    if dialect is Dialect.POSTGRES:
+        assert "lease_heads" not in found
+        assert found["claim"].endswith(found["claim_lane"][-400:])

@@ -411,7 +411,7 @@ class Waiting:
 def test_a_claim_takes_what_nobody_else_is_taking(pg: Factory, other: Factory) -> None:
     ids = pg.many(4)
     found: list[Any] = []
-    op = interrupted(claim_some(2), "claim", lambda: found.extend(other.claim(2)))
+    op = interrupted(claim_some(2), "claim_lane", lambda: found.extend(other.claim(2)))
     assert [job.id for job in pg.store.run(lambda: op)] == ids[:2]
     assert [job.id for job in found] == ids[2:]
 
@@ -461,7 +461,7 @@ def test_arguments_for_a_queued_job_that_is_being_claimed_make_a_new_one(pg: Fac
     """Newest wins: they must not be lost to a job that starts with the old ones."""
     first = pg.unique(mode="replace", scope="queued")
     waiting = Waiting(lambda: other.unique(mode="replace", scope="queued", args='{"v": 2}'))
-    (claimed,) = pg.store.run(lambda: interrupted(claim_some(1), "claim", waiting.start))
+    (claimed,) = pg.store.run(lambda: interrupted(claim_some(1), "claim_lane", waiting.start))
     assert claimed.id == first.id
     second = waiting.answer()
     assert second.created
@@ -669,8 +669,8 @@ def settled_batch() -> list[Settled]:
     return [Settled(job_id, 1, "succeeded", "succeeded") for job_id in IDS]
 
 
-def claim_op(*, limited: bool = False) -> Op[Any]:
-    lanes = [Lane("", f"t{n}") for n in range(1 if limited else 7)]
+def claim_op(*, limited: bool = False, n: int = 7) -> Op[Any]:
+    lanes = [Lane("", f"t{number}") for number in range(1 if limited else n)]
     return ops_claim.claim(
         Dialect.POSTGRES, queue="default", from_lanes=lanes, n=500, worker_id=WORKER, lease_us=1, limited=limited
     )
@@ -679,6 +679,7 @@ def claim_op(*, limited: bool = False) -> Op[Any]:
 OPERATIONS: dict[str, tuple[Callable[[], Op[Any]], str]] = {
     "lanes": (lambda: ops_claim.lanes(Dialect.POSTGRES, "default", suspect=False), "waiting_lane"),
     "claim": (claim_op, "waiting_lane"),
+    "claim from one lane": (lambda: claim_op(n=1), "waiting_lane"),
     "claim with a limit": (lambda: claim_op(limited=True), "running_limited"),
     "settle": (lambda: ops_settle.settle(Dialect.POSTGRES, settled_batch()), "running_pkey"),
     "renew": (lambda: ops_settle.renew(Dialect.POSTGRES, [(job_id, 1) for job_id in IDS], 1), "running_pkey"),

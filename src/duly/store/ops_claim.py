@@ -66,6 +66,9 @@ def claim(
     }
     if dialect is Dialect.SQLITE:
         return (yield from _claim_sqlite(from_lanes, n, params))
+    if len(from_lanes) == 1:
+        rows = yield Call("claim_lane", params | from_lanes[0]._asdict())
+        return [Claimed._make(row) for row in rows]
     params["tenants"] = [lane.tenant for lane in from_lanes]
     params["tasks"] = [lane.task for lane in from_lanes]
     params["from_ranks"] = [lane.from_rank for lane in from_lanes]

@@ -1,7 +1,8 @@
 """Loads the named statements of `sql/*.sql` and puts them into the words of one database library.
 
 A statement is written once, with `:name` parameters and `duly.table` names; where the dialects differ it is
-written once for each, marked `[postgres]` or `[sqlite]`. Not here: any SQL of its own.
+written once for each, marked `[postgres]` or `[sqlite]`. What several statements share is a `part`, put in by a line
+`@name`. Not here: any SQL of its own.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ POSTGRES_NOW = "(extract(epoch FROM statement_timestamp()) * 1000000)::bigint"
 CLOCKS = ("now", "lease_now")
 MOST_FOREIGN = 1_000
 
-_HEADER = re.compile(r"^-- name: (\w+)(?: \[(\w+)\])? (\S.*)$", re.M)
+_HEADER = re.compile(r"^-- (name|part): (\w+)(?: \[(\w+)\])? (\S.*)$", re.M)
+_PART = re.compile(r"^@(\w+)$", re.M)
 _TOKEN = re.compile(
     r"""(?P<text>'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|/\*.*?\*/)"""
     r"""|(?P<cast>::\s*\w+(?:\[\])?)"""
@@ -75,15 +77,16 @@ def literal(value: object) -> str:
 @lru_cache(maxsize=4)
 def load(dialect: Dialect) -> dict[str, str]:
     """Read every named statement of one dialect."""
-    found: dict[str, str] = {}
+    found: dict[str, dict[str, str]] = {"name": {}, "part": {}}
     for text in _files():
         headers = list(_HEADER.finditer(text))
         for header, following in zip(headers, [*headers[1:], None], strict=True):
-            name, only = header.group(1), header.group(2)
+            kind, name, only = header.group(1, 2, 3)
             if only is None or only == dialect:
                 end = following.start() if following else len(text)
-                found[name] = text[header.end() : end].strip()
-    return found
+                found[kind][name] = text[header.end() : end].strip()
+    parts = found["part"]
+    return {name: _PART.sub(lambda part: parts[part.group(1)], sql) for name, sql in found["name"].items()}
 
 
 def _files() -> Iterator[str]:

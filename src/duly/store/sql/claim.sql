@@ -39,6 +39,17 @@ WITH lane AS (
         WHERE queue = :queue::text AND suspect = :suspect::smallint AND tenant = q.tenant AND task = q.task
           AND (rank, id) >= (q.from_rank, q.from_id)
         ORDER BY rank, id LIMIT q.n FOR UPDATE SKIP LOCKED) w
+@lease_heads
+
+-- name: claim_lane [postgres] The same for one lane, where most claims of a quiet system go: half the work.
+WITH head AS MATERIALIZED (
+    SELECT ctid AS at FROM duly.waiting
+    WHERE queue = :queue::text AND suspect = :suspect::smallint AND tenant = :tenant::text AND task = :task::text
+      AND (rank, id) >= (:from_rank::bigint, :from_id::uuid)
+    ORDER BY rank, id LIMIT :n::integer FOR UPDATE SKIP LOCKED
+@lease_heads
+
+-- part: lease_heads [postgres] Take the rows of `head` out of their lanes and lease the jobs.
 ), taken AS (
     DELETE FROM duly.waiting WHERE ctid = ANY (ARRAY(SELECT at FROM head)) RETURNING *
 ), job AS (
