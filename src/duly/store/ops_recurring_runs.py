@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from uuid import UUID
 
+from duly.domain.errors import InvalidSchedule
 from duly.domain.rank import DEFAULT_HORIZON_US
 from duly.domain.records import Settled
 from duly.domain.recurring import Change, Ending, Next, Occurrence, Spawning
@@ -89,8 +90,15 @@ def _end(
 
 
 def _following(job: Ending, run: Settled) -> Next:
-    """What becomes of it. One that was disabled meanwhile keeps the time, and goes nowhere."""
-    then = after_run(job, run)
+    """What becomes of it. One that was disabled meanwhile keeps the time, and goes nowhere.
+
+    A rule that cannot be read here (this machine lacks its time zone, say) must not keep the run from being recorded.
+    """
+    try:
+        then = after_run(job, run)
+    except InvalidSchedule as error:
+        reason = f"its rule could not be read: {error}"[:1_000]
+        then = Next("idle", None, job.next_run_at, job.tick_at, job.failures, enabled=False, reason=reason)
     return then if job.enabled else then._replace(state="idle", enabled=False, reason=None)
 
 
