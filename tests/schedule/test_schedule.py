@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from duly.domain.clock import from_us, to_us
@@ -196,6 +196,18 @@ def test_the_constructor_makes_canonical_too() -> None:
     )
 
 
+def test_schedules_are_not_loaded_before_they_are_needed_nor_zones_before_one_is_named() -> None:
+    program = (
+        "import sys, duly\n"
+        "print('duly.schedule' in sys.modules)\n"
+        "from duly.schedule import Schedule\n"
+        "Schedule.make('@hourly').next_after(0, anchor_us=0)\n"
+        "print([name for name in ('cronsim', 'zoneinfo', 'difflib') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.split("\n")[:2] == ["False", "[]"]
+
+
 ZONES = st.sampled_from(["UTC", "America/New_York", "Australia/Lord_Howe", "Africa/Cairo", "America/St_Johns"])
 RULES = st.one_of(EXPRESSIONS, st.integers(1, 10**6).map(lambda n: f"@every {n}ms"))
 
@@ -219,6 +231,7 @@ def schedules(draw: st.DrawFn) -> Schedule:
 INSTANTS = st.integers(_us(1985, 1, 1), _us(2045, 1, 1))
 
 
+@settings(deadline=None)  # a busy machine is no failure
 @given(schedules(), INSTANTS, INSTANTS, st.text(max_size=5))
 @pytest.mark.requirement("C6")
 def test_ticks_strictly_increase_and_the_latest_is_the_inverse_of_the_next(

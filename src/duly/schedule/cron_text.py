@@ -40,8 +40,8 @@ _WEEKDAY: Final = _Kind("weekday", 0, 7, WEEKDAYS)
 _KINDS: Final = (_SECOND, _MINUTE, _HOUR, _DAY, _MONTH, _WEEKDAY)
 
 
-def parse_cron(text: str, shown: str) -> Cron:
-    """Compile `text` or refuse it; it is `shown` in lower case, of the same length."""
+def parse_cron(text: str, shown: str, name: str = "") -> Cron:
+    """Compile `text` or refuse it; it is `shown` in lower case, of the same length, or what `name` stands for."""
     found = list(re.finditer(r"\S+", text))
     if len(found) not in (5, 6):
         position = found[6].start() if len(found) > 6 else len(text.rstrip())
@@ -55,7 +55,7 @@ def parse_cron(text: str, shown: str) -> Cron:
     ]
     *_, minute, hour, day, month, weekday = fields
     cron = Cron(
-        " ".join(one.canonical for one in fields),
+        name or " ".join(one.canonical for one in fields),
         seconds=fields[0].values if len(fields) == 6 else (0,),
         minutes=minute.values,
         hours=hour.values,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import timedelta
-from difflib import get_close_matches
 from functools import lru_cache
 from typing import Final, TypeAlias
 
@@ -82,15 +81,15 @@ def every(interval: timedelta) -> Every:
 def _macro(name: str, shown: str, start: int, end: int) -> Cron:
     meaning = MACROS.get(name)
     if meaning is None:
+        from difflib import get_close_matches
+
         close = get_close_matches(name, _NAMES, n=1)
         hint = f" (did you mean {close[0]}?)" if close else ""
         raise refusal(shown, start, f"there is no {name}{hint}: use one of {' '.join(_NAMES)}, or a cron expression")
     if shown[end:].strip():
         position = end + len(shown[end:]) - len(shown[end:].lstrip())
         raise refusal(shown, position, f"nothing may follow {name}")
-    cron = parse_cron(meaning, shown)
-    cron.text = name
-    return cron
+    return parse_cron(meaning, shown, name)
 
 
 def _every(lowered: str, shown: str, end: int) -> Every:

@@ -127,7 +127,10 @@ class Schedule:
         return tick if tick <= last else None
 
     def latest_at(self, at_us: int, *, anchor_us: int, key: str = "") -> int | None:
-        """Return the last tick that is not after `at_us`, or None if there is none."""
+        """Return the last tick that is not after `at_us`, or None if there is none.
+
+        Cron has ticks before the anchor too; only a start keeps them out.
+        """
         shift = _shift(key, self.jitter_us) if self.jitter_us else 0
         last = LAST_US if self.until_us is None else self.until_us
         at = min(at_us, last) - shift

@@ -7,7 +7,6 @@ Instants and readings are whole seconds since 1970. The standard library knows t
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from difflib import get_close_matches
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
@@ -108,6 +107,7 @@ def find_zone(name: str) -> Zone | None:
 
 
 def _unknown(name: str) -> InvalidSchedule:
+    from difflib import get_close_matches
     from zoneinfo import available_timezones
 
     known = {zone.lower(): zone for zone in available_timezones()}
