@@ -359,8 +359,8 @@ class Store:
         return self.database.read(lambda: ops_jobs.runs_of(job_id))
 
     def recent_runs(self, *, task: str | None = None, tenant: str | None = None, n: int = 100) -> list[RunRecord]:
-        """The newest runs."""
-        return self.database.read(lambda: ops_jobs.recent_runs(task, tenant, n))
+        """The runs that ended last, newest first. With a filter it takes longer the more others have ended since."""
+        return self.database.read(lambda: ops_jobs.recent_runs(self.dialect, task, tenant, n))
 
     def last_run(self, job_id: str) -> RunRecord | None:
         """The last run of a job."""
