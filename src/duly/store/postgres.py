@@ -50,6 +50,7 @@ PLANNER = (
 )
 _DIRECT = {"store_job", "any_idle", "notify"}
 _AGAIN = {"40001", "40P01", "55P03"}
+_ALREADY_THERE = "23505"
 _NO_PREPARED = {"26000", "42P05", "08P01"}
 _LOST = ("08", "57P")
 
@@ -152,15 +153,16 @@ class PostgresDatabase:
     def write(self, op: Callable[[], Op[R]], *, atomic: bool = True, again: bool = True) -> R:
         """Run an operation in a transaction of its own; again after a conflict, or a lost connection if it may be."""
         psycopg = _import_psycopg()
-        tried = 0
+        tried, before = 0, None
         while True:
             tried += 1
             try:
                 return self._run(op, atomic)
             except psycopg.Error as error:
                 self._note(error)
-                if not self._may_try_again(error, tried, again):
+                if not self._may_try_again(error, tried, again, before):
                     raise self._explain(error) from error
+                before = error.sqlstate
             except DatabaseUnavailable:
                 self._unbroken_since = None
                 if not again or tried >= TRIES:
@@ -191,9 +193,13 @@ class PostgresDatabase:
         if error.sqlstate in _NO_PREPARED and self._prepare is not None:
             self._prepare = None
 
-    def _may_try_again(self, error: psycopg.Error, tried: int, again: bool) -> bool:
+    def _may_try_again(self, error: psycopg.Error, tried: int, again: bool, before: str | None) -> bool:
         if tried >= TRIES:
             return False
+        if error.sqlstate == _ALREADY_THERE:
+            # An earlier try, its connection lost, was still under way and has now been committed: the next one finds
+            # its rows. Found once more they are somebody else's, or twice in one batch.
+            return again and before != _ALREADY_THERE
         if error.sqlstate in _AGAIN or error.sqlstate in _NO_PREPARED:
             return True
         return again and isinstance(error, _import_psycopg().OperationalError)
@@ -357,8 +363,17 @@ class PostgresDatabase:
             return DatabaseError(
                 f"{self.safe_url}: {_first_line(error)}. Grant this user the rights to schema {self.schema}"
             )
+        if error.sqlstate in _AGAIN:
+            return DatabaseUnavailable(
+                f"other transactions stood in the way of an operation on {self.safe_url}, also when it was repeated: "
+                f"{_first_line(error)} ({error.sqlstate}). Look for one that locks schema {self.schema} for long"
+            )
         if isinstance(error, psycopg.OperationalError):
-            return DatabaseUnavailable(f"lost {self.safe_url}: {_first_line(error)}")
+            if error.sqlstate is None or error.sqlstate.startswith(_LOST):
+                return DatabaseUnavailable(f"lost {self.safe_url}: {_first_line(error)}")
+            return DatabaseUnavailable(
+                f"{self.safe_url} did not carry out an operation: {_first_line(error)} ({error.sqlstate})"
+            )
         return DatabaseError(f"PostgreSQL refused an operation: {_first_line(error)} ({error.sqlstate})")
 
 
