@@ -169,6 +169,58 @@ def test_the_runs_of_a_worker_known_to_be_gone_are_found_at_once(make: Factory, 
     assert len(store.held_by_dead(WORKER, 1)) == 1
 
 
+def reboot(clock: ManualClock, after: timedelta = timedelta(minutes=1)) -> None:
+    """The machine is off for a minute; then the lease clock begins anew, and runs for `after`."""
+    clock.advance(timedelta(minutes=1) + after)
+    clock.lease = us(after)
+
+
+def before_boot(store: Store) -> list[str]:
+    return [run.id for run in store.held_before_boot(us(LEASE))]
+
+
+def seen(store: Store, worker_id: str) -> None:
+    store.add_worker(worker_id, ME, lease_us=us(LEASE), queues="[]", tasks="[]", slots=1, wake=None, version="0")
+
+
+@pytest.mark.parametrize("uptime", [timedelta(minutes=10), timedelta(days=400)])
+@pytest.mark.parametrize("on_record", [False, True])
+def test_runs_of_an_earlier_boot_are_found_though_their_leases_lie_ahead(
+    make: Factory, store: Store, clock: ManualClock, raw: Raw, uptime: timedelta, on_record: bool
+) -> None:
+    clock.lease = us(uptime)
+    job = make.running()
+    if on_record:
+        seen(store, WORKER)
+    reboot(clock)
+    assert before_boot(store) == ([] if raw.is_postgres else [job.id])
+    if raw.is_postgres:
+        return
+    new = make.running("new", tenant="other")
+    (run,) = store.held_before_boot(us(LEASE))
+    assert (run.token, run.why) == (job.token, "gone")
+    assert make.settle(crashed(job)) == {job.id}
+    assert before_boot(store) == []
+    assert make.settle(succeeded(new)) == {new.id}
+
+
+def test_no_live_run_is_taken_for_one_of_an_earlier_boot(make: Factory, store: Store, clock: ManualClock) -> None:
+    clock.lease = us(timedelta(hours=1))
+    make.many(3)
+    (short,) = make.claim(1)
+    (long,) = make.claim(1, lease=timedelta(days=2))
+    (recorded,) = make.claim(1, lease=timedelta(days=2), worker=OTHER_WORKER)
+    assert before_boot(store) == []
+    clock.set_wall_clock_back(timedelta(days=-3))  # forward: a machine that boots without a clock of its own
+    seen(store, OTHER_WORKER)
+    assert short.id not in before_boot(store)
+    assert recorded.id not in before_boot(store)
+    clock.set_wall_clock_back(timedelta(days=3))
+    assert before_boot(store) == []
+    store.renew([(each.id, each.token) for each in (short, long, recorded)], us(LEASE))
+    assert before_boot(store) == []
+
+
 def test_a_rescuer_needs_nothing_but_the_row(make: Factory, store: Store, clock: ManualClock) -> None:
     """F8: attempts and policy are on the row, so a process that does not know the task can rescue it."""
     make.running(max_attempts=1, retry='{"kind": "fixed"}')

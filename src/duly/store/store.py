@@ -278,6 +278,10 @@ class Store:
         """The runs of a worker that is known to be gone."""
         return self.database.read(lambda: ops_settle.held_by_dead(worker_id, n))
 
+    def held_before_boot(self, lease_us: int, n: int = 500) -> list[Lapsed]:
+        """The runs that an earlier boot of this machine left. `lease_us`: how long leases here last."""
+        return self.database.read(lambda: ops_settle.held_before_boot(self.dialect, lease_us=lease_us, n=n))
+
     def next_lapse_us(self) -> int | None:
         """Microseconds until the next lease or deadline could pass."""
         return self.database.read(ops_upkeep.next_lapse)
