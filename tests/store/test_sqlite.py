@@ -29,6 +29,7 @@ from duly.store import filesystem, ops_enqueue, sqlite
 from duly.store.call import Call, Dialect, Op
 from duly.store.database import Hint
 from duly.store.foreign import run_on
+from duly.store.lockfile import LockFile
 from duly.store.sqlite import SqliteDatabase
 from duly.store.sqlite_wake import LOOK_EVERY
 from duly.store.store import Store
@@ -212,7 +213,7 @@ def test_a_thread_told_to_stop_while_it_commits_for_others_harms_none_of_them(st
 def test_a_write_waits_for_the_lock_of_another_process_and_then_goes_on(path: Path) -> None:
     database = SqliteDatabase(path, SystemClock(), busy_seconds=20)
     store = Store(database)
-    store.counts()
+    store.migrate()
     lock = os.open(f"{path}-duly.lock", os.O_RDWR)
     fcntl.flock(lock, fcntl.LOCK_EX)
     with ThreadPoolExecutor(1) as pool:
@@ -254,13 +255,40 @@ def test_a_file_locked_by_another_program_is_named_and_mends_itself(store: Store
 
 
 def test_a_process_that_stopped_while_it_wrote_is_hinted_at(store: Store, path: Path) -> None:
-    store.counts()
+    store.migrate()
     lock = os.open(f"{path}-duly.lock", os.O_RDWR)
     fcntl.flock(lock, fcntl.LOCK_EX)
     with pytest.raises(DatabaseUnavailable, match=r"held by another process.*SIGSTOP"):
         store.enqueue(new_job())
     os.close(lock)
     assert store.enqueue(new_job()).created
+
+
+def test_a_first_look_at_tables_that_fit_waits_for_no_writer(path: Path) -> None:
+    """Somebody who only looks (a dashboard, `duly list`) neither waits for a long write nor makes one wait."""
+    writer = sqlite3.connect(path, isolation_level=None)
+    held = LockFile(path.with_name(path.name + "-duly.lock"))
+    store = Store(SqliteDatabase(path, SystemClock(), busy_seconds=0.2))
+    with held.held(1):
+        writer.execute("BEGIN IMMEDIATE")
+        assert store.counts().ended == {}
+        assert store.workers() == []
+        with pytest.raises(DatabaseUnavailable):
+            store.enqueue(new_job())
+        writer.execute("COMMIT")
+    assert store.enqueue(new_job()).created
+    held.close()
+    writer.close()
+    store.close()
+
+
+def test_a_first_look_makes_the_tables_where_there_are_none(tmp_path: Path) -> None:
+    for name in ("absent.db", "empty.db"):
+        (tmp_path / "empty.db").touch()
+        store = Store.open(f"sqlite:///{tmp_path / name}")
+        assert store.counts().ended == {}
+        assert store.enqueue(new_job()).created
+        store.close()
 
 
 def test_the_write_lock_is_taken_before_the_first_look(store: Store, path: Path) -> None:
@@ -541,7 +569,7 @@ def test_a_checkpoint_that_fails_does_not_unsay_the_commit(
     database: SqliteDatabase, store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite, "CHECKPOINT_BYTES", 0)
-    store.counts()
+    store.migrate()
     writer = database._writer
 
     class Failing:
@@ -655,10 +683,12 @@ def test_a_fork_in_the_middle_of_a_write_does_not_block_the_child(store: Store) 
     with ThreadPoolExecutor(1) as pool:
         writing = pool.submit(store.run, hold)
         holding.wait(20)
-        said = in_child(lambda: str(len(store.counts().waiting)))
+        said = in_child(lambda: str(store.enqueue(new_job()).created))
+        seen = in_child(lambda: str(len(store.counts().waiting)))
         go_on.set()
         writing.result()
     assert "held by another process" in said
+    assert seen == "0", "to look it need not wait"
     assert in_child(lambda: str(len(store.counts().waiting))) == "1"
 
 
