@@ -32,6 +32,7 @@ from duly.store.foreign import run_on
 from duly.store.lockfile import LockFile
 from duly.store.sqlite import SqliteDatabase
 from duly.store.sqlite_wake import LOOK_EVERY
+from duly.store.statements import Compiled
 from duly.store.store import Store
 from tests.clock import TickingClock
 from tests.store import invariants
@@ -236,6 +237,56 @@ def test_in_a_callers_transaction_too_a_job_whose_time_comes_between_two_stateme
     caller.close()
     database.close()
     assert job_count(path) == 19
+
+
+# -- a long lane ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("statement, searched", [("next_task", "tenant=? AND task>?"), ("next_tenant", "tenant>?")])
+def test_the_next_lane_is_searched_for_by_the_index(path: Path, statement: str, searched: str) -> None:
+    sql, order = Compiled(Dialect.SQLITE, "numbered", "duly", server_clock=False).get(statement)
+    connection = sqlite3.connect(path)
+    plan = [str(row[3]) for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}", ("",) * len(order))]
+    connection.close()
+    assert len(plan) == 1
+    assert plan[0].startswith("SEARCH")
+    assert plan[0].endswith(f"USING PRIMARY KEY (queue=? AND suspect=? AND {searched})")
+
+
+def test_to_see_which_lanes_have_jobs_takes_no_longer_for_a_long_one(path: Path) -> None:
+    """Counted in the steps of SQLite's machine, each of which is far less than one row."""
+    steps = 0
+
+    def count() -> None:
+        nonlocal steps
+        steps += 1
+
+    def connect(file: str) -> sqlite3.Connection:
+        connection = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
+        connection.set_progress_handler(count, 1)
+        return connection
+
+    def steps_to_look() -> int:
+        nonlocal steps
+        before = steps
+        assert [lane for lane, _ in looking.lanes("default")] == lanes
+        return steps - before
+
+    lanes = [Lane(tenant, task) for tenant in ("", "a", "b") for task in ("t", "u")]
+    looking, writing = Store(SqliteDatabase(path, SystemClock(), connect=connect)), Store.open(f"sqlite:///{path}")
+    for lane in lanes:
+        writing.enqueue_many(NewJob(id="", task=lane.task, args="{}", tenant=lane.tenant), fresh_rows(10))
+    looking.lanes("default")
+    short = steps_to_look()
+    for lane in (lanes[0], lanes[3]):
+        writing.enqueue_many(NewJob(id="", task=lane.task, args="{}", tenant=lane.tenant), fresh_rows(50_000))
+    assert steps_to_look() < 1.2 * short
+    looking.close()
+    writing.close()
+
+
+def fresh_rows(n: int) -> list[tuple[str, str, str | None]]:
+    return [(job_id, "{}", None) for job_id in uuid7_many(n)]
 
 
 # -- locked, read-only, not a database ----------------------------------------------------------------------------
