@@ -32,7 +32,7 @@ from duly.store.database import Hint
 from duly.store.postgres import PLANNER, PostgresDatabase
 from duly.store.statements import Compiled
 from duly.store.store import Store, open_database
-from tests.clock import ManualClock
+from duly.testing import TestClock
 from tests.databases import Databases, Kind
 from tests.postgres import PostgresServer
 from tests.store import invariants
@@ -46,7 +46,7 @@ LANE = [Lane("", "send")]
 
 @pytest.fixture
 def pg(pg_url: str) -> Iterator[Factory]:
-    clock, raw = ManualClock(), Raw(pg_url)
+    clock, raw = TestClock(), Raw(pg_url)
     store = Store(open_database(pg_url, clock))
     yield Factory(store, clock, raw)
     store.close()

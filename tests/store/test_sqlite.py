@@ -232,7 +232,7 @@ def test_in_a_callers_transaction_too_a_job_whose_time_comes_between_two_stateme
     database = SqliteDatabase(path, clock)
     caller = sqlite3.connect(path, isolation_level=None)
     for ahead in range(1, 20):
-        job = new_job(run_at=clock.now + ahead)
+        job = new_job(run_at=clock.now_us() + ahead)
         run_on(caller, lambda job=job: ops_enqueue.enqueue(Dialect.SQLITE, job), database=database)  # type: ignore[misc]
     caller.close()
     database.close()
