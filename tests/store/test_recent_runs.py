@@ -88,9 +88,9 @@ def test_the_newest_runs_of_many_are_found_without_walking_the_others(
         assert blocks_read(raw.url, ops_jobs.recent_runs(Dialect.POSTGRES, None, None, 11)) < 600
         assert raw.one("SELECT pg_relation_size('duly.runs') / 8192") > 1_000
     else:
-        sql, order = Compiled(Dialect.SQLITE, "numbered", "duly", server_clock=False).get("recent_runs")
-        for position, name in enumerate(order, 1):
-            sql = sql.replace(f"?{position}", "11" if name == "n" else "NULL")
+        sql, order = Compiled(Dialect.SQLITE, "question", "duly", server_clock=False).get("recent_runs")
+        for name in order:
+            sql = sql.replace("?", "11" if name == "n" else "NULL", 1)
         plan = "\n".join(str(row[3]) for row in raw.rows(f"EXPLAIN QUERY PLAN {sql}"))
         assert "USING INDEX duly_runs_by_time" in plan
         assert "TEMP B-TREE" not in plan

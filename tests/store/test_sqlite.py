@@ -32,7 +32,7 @@ from duly.store.foreign import run_on
 from duly.store.lockfile import LockFile
 from duly.store.sqlite import SqliteDatabase
 from duly.store.sqlite_wake import LOOK_EVERY
-from duly.store.statements import Compiled
+from duly.store.statements import Compiled, load
 from duly.store.store import Store
 from tests.clock import TickingClock
 from tests.store import invariants
@@ -239,12 +239,21 @@ def test_in_a_callers_transaction_too_a_job_whose_time_comes_between_two_stateme
     assert job_count(path) == 19
 
 
+def test_every_statement_has_a_plain_mark_for_each_parameter() -> None:
+    """Python 3.12 to 3.12.3 take ?1 for a named parameter, warn each time, and promise to refuse it."""
+    compiled = Compiled(Dialect.SQLITE, "question", "duly", server_clock=False)
+    for name in load(Dialect.SQLITE):
+        sql, order = compiled.get(name)
+        assert sql.count("?") == len(order), name
+        assert not re.search(r"\?\d", sql), name
+
+
 # -- a long lane ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("statement, searched", [("next_task", "tenant=? AND task>?"), ("next_tenant", "tenant>?")])
 def test_the_next_lane_is_searched_for_by_the_index(path: Path, statement: str, searched: str) -> None:
-    sql, order = Compiled(Dialect.SQLITE, "numbered", "duly", server_clock=False).get(statement)
+    sql, order = Compiled(Dialect.SQLITE, "question", "duly", server_clock=False).get(statement)
     connection = sqlite3.connect(path)
     plan = [str(row[3]) for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}", ("",) * len(order))]
     connection.close()

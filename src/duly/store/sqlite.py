@@ -69,7 +69,7 @@ class SqliteDatabase:
         self._synchronous = synchronous
         self._allow_network_disk = allow_network_disk
         self._connect_with = connect or _stdlib_connect
-        self._compiled = Compiled(Dialect.SQLITE, "numbered", "duly", server_clock=False)
+        self._compiled = Compiled(Dialect.SQLITE, "question", "duly", server_clock=False)
         self._abandoned: list[object] = []
         self._reset()
 
@@ -201,7 +201,7 @@ class SqliteDatabase:
                     for statement in migrate.statements(step.sql):
                         writer.execute(statement)
                     row = (step.version, step.name, self._clock.now_us())
-                    writer.execute("INSERT INTO duly_schema_version VALUES (?1, ?2, ?3)", row)
+                    writer.execute("INSERT INTO duly_schema_version VALUES (?, ?, ?)", row)
                     applied.append(step.version)
             writer.execute("COMMIT")
         except Exception as error:
