@@ -1,7 +1,7 @@
 """PostgreSQL by psycopg: a few connections of our own, opened when needed, replaced when lost.
 
 Each operation is one autocommit statement or one short transaction. Nothing rests on session state, so a pooler in
-transaction mode may sit between; prepared statements are given up where it does not carry them.
+transaction mode may sit between; where one does, nothing is prepared: another client would find it on its connection.
 """
 
 from __future__ import annotations
@@ -71,6 +71,7 @@ class PostgresDatabase:
         self._compiled = Compiled(Dialect.POSTGRES, "pyformat", schema, server_clock=not clock.manual)
         self._direct = Compiled(Dialect.POSTGRES, "dollar", schema, server_clock=True)
         self._prepare: int | None = 0
+        self._pooled: bool | None = None
         self._options = PLANNER
         self._abandoned: list[object] = []
         self._children: list[PostgresDatabase] = []
@@ -114,6 +115,8 @@ class PostgresDatabase:
                 f"cannot connect to {self.safe_url}: {_first_line(error)}. "
                 "Check the address and that the server is running"
             ) from error
+        if self._pooled is None and (pooled := _is_pooled(connection)) is not None:
+            self._pooled, self._prepare = pooled, None if pooled else self._prepare
         connection.prepare_threshold = self._prepare
         connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
         for name in ("uuid", "json"):
@@ -274,7 +277,8 @@ class PostgresDatabase:
     def reserved(self, purpose: str) -> PostgresDatabase:
         """The same database by one connection that nobody else can take."""
         child = PostgresDatabase(self.url, self._clock, schema=self.schema, notify=self._notify, size=1)
-        child._checked, child._prepare, child._options = self._checked, self._prepare, self._options
+        child._checked, child._options = self._checked, self._options
+        child._pooled, child._prepare = self._pooled, self._prepare
         child._parent = self
         self._children.append(child)
         return child
@@ -391,6 +395,13 @@ def migration_sql(schema: str, present: int | None, applied: list[int] | None = 
             yield f"INSERT INTO \"{schema}\".schema_version (version, name) VALUES ({step.version}, '{step.name}')"  # noqa: S608
             if applied is not None:
                 applied.append(step.version)
+
+
+def _is_pooled(connection: psycopg.Connection) -> bool | None:
+    """Whether a pooler is between: then not the process that greeted us answers. None if none does."""
+    result = connection.pgconn.exec_(b"SELECT pg_backend_pid()")
+    answer = result.get_value(0, 0) if result.status == 2 else None  # TUPLES_OK
+    return None if answer is None else int(answer) != connection.pgconn.backend_pid
 
 
 def _check_answer(result: PGresult) -> None:
