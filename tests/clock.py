@@ -1,43 +1,28 @@
-"""A clock that stands still until a test moves it, so that tests never sleep to make time pass."""
+"""What tests of the store do to `duly.testing.TestClock` that applications never need to."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
-START = datetime(2100, 1, 1, tzinfo=UTC)  # later than any server started: a lease can have lapsed since
-
-
-class ManualClock:
-    """Implements `duly.domain.clock.Clock`. Wall time and lease time move together unless told otherwise."""
-
-    manual = True
-
-    def __init__(self, start: datetime = START) -> None:
-        self.now = self.lease = int(start.timestamp()) * 1_000_000
-
-    def now_us(self) -> int:
-        return self.now
-
-    def lease_us(self) -> int:
-        return self.lease
-
-    def advance(self, span: timedelta | float) -> None:
-        """Let time pass: a timedelta, or seconds."""
-        microseconds = us(span)
-        self.now += microseconds
-        self.lease += microseconds
-
-    def set_wall_clock_back(self, span: timedelta | float) -> None:
-        """Someone sets the machine's clock: wall time jumps, lease time does not."""
-        self.now -= us(span)
+from duly.testing import TestClock
 
 
-class TickingClock(ManualClock):
+class TickingClock(TestClock):
     """Moves on by one microsecond at every look, as a real one does between two statements."""
 
     def now_us(self) -> int:
-        self.now += 1
-        return self.now
+        self._now += 1
+        return self._now
+
+
+def set_wall_clock(clock: TestClock, by: timedelta) -> None:
+    """Someone sets the machine's clock: wall time jumps, lease time does not."""
+    clock._now += us(by)
+
+
+def boot(clock: TestClock, uptime: timedelta) -> None:
+    """The machine was booted `uptime` ago, and the lease clock began anew."""
+    clock._lease = us(uptime)
 
 
 def us(span: timedelta | float) -> int:

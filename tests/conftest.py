@@ -4,6 +4,7 @@
     @pytest.mark.everywhere                                         # and PostgreSQL 15 where installed
     def test_only_postgres(pg_url: str, pg_kind: Kind) -> None: ...
     def test_only_sqlite(sqlite_url: str) -> None: ...
+    def test_through_the_application(jobs: Duly, ledger: Ledger) -> None: ...   # `lite` instead: on SQLite alone
 
 `--databases=sqlite,pg18,pg15` (or `all`, or $DULY_TEST_DATABASES) runs every test on just those.
 """
@@ -14,10 +15,13 @@ import os
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from duly import Duly
 from tests.databases import ALL, BY_DEFAULT, LEAK_SECONDS, Databases, Kind, is_installed, start_postgres
+from tests.helpers import Ledger, opened
 from tests.postgres import PostgresServer
 
 
@@ -116,6 +120,26 @@ def pg_url(databases: Databases, pg_kind: Kind) -> Iterator[str]:
     """The URL of a migrated PostgreSQL database, for a test about PostgreSQL alone."""
     with databases.fresh(pg_kind) as url:
         yield url
+
+
+@pytest.fixture
+def jobs(database_url: str) -> Iterator[Duly]:
+    """A `Duly` on a fresh database; the test runs once on each kind."""
+    with opened(database_url) as jobs:
+        yield jobs
+
+
+@pytest.fixture
+def lite(sqlite_url: str) -> Iterator[Duly]:
+    """A `Duly` on SQLite alone, for what does not depend on the database."""
+    with opened(sqlite_url) as jobs:
+        yield jobs
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    """An empty ledger."""
+    return Ledger(tmp_path / "ledger")
 
 
 @pytest.fixture

@@ -105,7 +105,7 @@ class Admin:
         return [Job(self._app, record.id, record=record) for record in self.store.find(wanted)]
 
     def runs(self, *, task: str | None = None, tenant: str | None = None, limit: int = 100) -> builtins.list[Run]:
-        """The newest runs."""
+        """The runs that ended last, newest first."""
         return [Run(record) for record in self.store.recent_runs(task=task, tenant=tenant, n=limit)]
 
     def workers(self) -> builtins.list[WorkerRecord]:

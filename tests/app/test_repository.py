@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+import duly.store.store
 from duly.domain.ids import uuid7
 from duly.domain.outcome import after_error
 from duly.domain.records import Claimed, Lane, NewJob, Settled
@@ -111,3 +112,19 @@ def test_the_module_says_how_to_use_it() -> None:
     assert module.__doc__ is not None
     for word in ("Store.open", "enqueue", "claim", "lease_us", "settle"):
         assert word in module.__doc__
+
+
+EXAMPLE = "\n".join(line[4:] for line in (duly.store.store.__doc__ or "").splitlines() if line.startswith("    "))
+
+
+@pytest.mark.requirement("B6")
+@pytest.mark.everywhere
+def test_the_example_in_the_docstring_runs_and_gives_the_key_back(
+    database_url: str, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert EXAMPLE.count("sqlite:///jobs.db") == 1
+    program = EXAMPLE.replace("sqlite:///jobs.db", database_url)
+    for _ in range(2):  # the second finds the key free
+        exec(compile(program, "the example", "exec"), {})  # noqa: S102 - our own docstring
+        assert 'runs with {"user_id": 42}' in capsys.readouterr().out
+    assert store.counts().ended == {"succeeded": 2}

@@ -97,6 +97,15 @@ def test_asyncpg_pool_instead_of_a_connection(on_postgres: Store) -> None:
     asyncio.run(try_it())
 
 
+def test_psycopg2_without_sqlalchemy(on_postgres: Store, pg_url: str) -> None:
+    psycopg2 = pytest.importorskip("psycopg2")
+    with (
+        closing(psycopg2.connect(pg_url)) as connection,
+        pytest.raises(InvalidOption, match=r"not psycopg2 connection\. Use psycopg 3, or psycopg2 through SQL"),
+    ):
+        enqueue_on(connection, on_postgres)
+
+
 def test_sqlalchemy_by_a_driver_we_do_not_know() -> None:
     with pytest.raises(InvalidOption, match=r"by mysql\+pymysql, which duly does not know. Use postgresql\+psycopg"):
         dialect_and_style("mysql", "pymysql")

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 import pytest
 
 from duly.store.store import Store, open_database
-from tests.clock import ManualClock
+from duly.testing import TestClock
 from tests.databases import LEAK_SECONDS, Databases, Kind
 from tests.store import invariants
 from tests.store.factory import Factory
@@ -76,12 +76,12 @@ def empty(raw: Raw) -> list[str]:
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
+def clock() -> TestClock:
+    return TestClock()
 
 
 @pytest.fixture
-def store(database_url: str, clock: ManualClock, raw: Raw) -> Iterator[Store]:
+def store(database_url: str, clock: TestClock, raw: Raw) -> Iterator[Store]:
     """The store under test, by the test's own clock. What must always be true is checked when the test is over."""
     store = Store(open_database(database_url, clock))
     try:
@@ -108,5 +108,5 @@ def deadlocks(raw: Raw) -> int:
 
 
 @pytest.fixture
-def make(store: Store, clock: ManualClock, raw: Raw) -> Factory:
+def make(store: Store, clock: TestClock, raw: Raw) -> Factory:
     return Factory(store, clock, raw)

@@ -10,7 +10,8 @@ from uuid import uuid4
 from duly.domain.ids import uuid7, uuid7_many
 from duly.domain.records import Claimed, Enqueued, JobRecord, Lane, NewJob, Settled
 from duly.store.store import Store
-from tests.clock import ManualClock, us
+from duly.testing import TestClock
+from tests.clock import us
 from tests.store.raw import Raw
 
 LEASE = timedelta(seconds=15)
@@ -21,7 +22,7 @@ OTHER_WORKER = str(uuid4())
 class Factory:
     """A store, its clock and its tables, and short words for what most tests do with them."""
 
-    def __init__(self, store: Store, clock: ManualClock, raw: Raw) -> None:
+    def __init__(self, store: Store, clock: TestClock, raw: Raw) -> None:
         self.store = store
         self.clock = clock
         self.raw = raw

@@ -13,7 +13,8 @@ import pytest
 from duly.domain.rank import DEFAULT_HORIZON_US, STRICT_HORIZON_US
 from duly.domain.records import Claimed, Lane
 from duly.store.store import Store
-from tests.clock import ManualClock, us
+from duly.testing import TestClock
+from tests.clock import us
 from tests.store.factory import LEASE, OTHER_WORKER, WORKER, Factory, crashed, succeeded
 from tests.store.raw import Raw
 
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.everywhere
 
 
 @pytest.mark.requirement("B6", "C8")
-def test_claimed_job_says_all_that_a_worker_needs(make: Factory, clock: ManualClock) -> None:
+def test_claimed_job_says_all_that_a_worker_needs(make: Factory, clock: TestClock) -> None:
     options = {"retry": "{}", "timeout_us": 7, "expires_us": us(60), "headers": "{}"}
     job_id = make.enqueue("t", '{"n": 1}', queue="q", tenant="acme", priority=30, **options)
     clock.advance(2)
@@ -35,30 +36,30 @@ def test_claimed_job_says_all_that_a_worker_needs(make: Factory, clock: ManualCl
         tenant="acme",
         task="t",
         priority=30,
-        run_at=clock.now - us(2),
+        run_at=clock.now_us() - us(2),
         hold=0,
         args='{"n": 1}',
         max_attempts=5,
         retry="{}",
         timeout_us=7,
-        expires_at=clock.now + us(58),
-        created_at=clock.now - us(2),
+        expires_at=clock.now_us() + us(58),
+        created_at=clock.now_us() - us(2),
         headers="{}",
-        claimed_at=clock.now,
-        rank=clock.now - us(2) - 30 * (DEFAULT_HORIZON_US // 100),
+        claimed_at=clock.now_us(),
+        rank=clock.now_us() - us(2) - 30 * (DEFAULT_HORIZON_US // 100),
     )
 
 
-def test_claimed_job_is_running_in_the_name_of_its_worker(make: Factory, clock: ManualClock) -> None:
+def test_claimed_job_is_running_in_the_name_of_its_worker(make: Factory, clock: TestClock) -> None:
     job = make.running()
     found = make.get(job.id)
-    assert (found.state.value, found.worker_id, found.claimed_at) == ("running", WORKER, clock.now)
+    assert (found.state.value, found.worker_id, found.claimed_at) == ("running", WORKER, clock.now_us())
 
 
-def test_lease_and_deadline_are_noted(make: Factory, raw: Raw, clock: ManualClock) -> None:
+def test_lease_and_deadline_are_noted(make: Factory, raw: Raw, clock: TestClock) -> None:
     make.running(timeout_us=us(5))
     lease, deadline = raw.rows("SELECT leased_until, deadline_at FROM duly.running")[0]
-    assert (lease, deadline) == (clock.lease + us(LEASE), clock.now + us(5) + us(LEASE))
+    assert (lease, deadline) == (clock.lease_us() + us(LEASE), clock.now_us() + us(5) + us(LEASE))
 
 
 def test_nothing_is_claimed_from_nothing(make: Factory) -> None:
@@ -73,7 +74,7 @@ def test_nothing_is_claimed_from_nothing(make: Factory) -> None:
 
 
 @pytest.mark.requirement("C1")
-def test_oldest_goes_first_among_equals(make: Factory, clock: ManualClock) -> None:
+def test_oldest_goes_first_among_equals(make: Factory, clock: TestClock) -> None:
     made = []
     for _ in range(5):
         made.append(make.enqueue())
@@ -82,7 +83,7 @@ def test_oldest_goes_first_among_equals(make: Factory, clock: ManualClock) -> No
 
 
 @pytest.mark.requirement("C1")
-def test_higher_priority_goes_first(make: Factory, clock: ManualClock) -> None:
+def test_higher_priority_goes_first(make: Factory, clock: TestClock) -> None:
     made = {}
     for priority in (0, 50, 100, 1, 99):
         made[priority] = make.enqueue(priority=priority)
@@ -91,7 +92,7 @@ def test_higher_priority_goes_first(make: Factory, clock: ManualClock) -> None:
 
 
 @pytest.mark.requirement("C2")
-def test_a_job_that_has_waited_the_horizon_goes_before_the_highest_priority(make: Factory, clock: ManualClock) -> None:
+def test_a_job_that_has_waited_the_horizon_goes_before_the_highest_priority(make: Factory, clock: TestClock) -> None:
     early = make.enqueue(priority=0)
     clock.advance(timedelta(minutes=110) - timedelta(seconds=1))
     before = make.enqueue(priority=100)
@@ -101,7 +102,7 @@ def test_a_job_that_has_waited_the_horizon_goes_before_the_highest_priority(make
 
 
 @pytest.mark.requirement("C2")
-def test_low_priority_does_not_starve_under_a_flood_of_high_priority(make: Factory, clock: ManualClock) -> None:
+def test_low_priority_does_not_starve_under_a_flood_of_high_priority(make: Factory, clock: TestClock) -> None:
     """Every minute a job of priority 100 comes and one job can run: the one of priority 0 has its turn in the end."""
     patient = make.enqueue(priority=0)
     minutes = 0
@@ -114,7 +115,7 @@ def test_low_priority_does_not_starve_under_a_flood_of_high_priority(make: Facto
 
 
 @pytest.mark.requirement("C2")
-def test_strict_priority_never_lets_age_decide(make: Factory, store: Store, clock: ManualClock) -> None:
+def test_strict_priority_never_lets_age_decide(make: Factory, store: Store, clock: TestClock) -> None:
     store.set_horizon("default", STRICT_HORIZON_US)
     old = make.enqueue(priority=99)
     clock.advance(timedelta(days=365))
@@ -123,7 +124,7 @@ def test_strict_priority_never_lets_age_decide(make: Factory, store: Store, cloc
 
 
 def test_horizon_of_a_queue_counts_for_what_becomes_due_from_then_on(
-    make: Factory, store: Store, raw: Raw, clock: ManualClock
+    make: Factory, store: Store, raw: Raw, clock: TestClock
 ) -> None:
     store.set_horizon("default", us(100))
     single = make.enqueue(priority=10)
@@ -132,11 +133,11 @@ def test_horizon_of_a_queue_counts_for_what_becomes_due_from_then_on(
     clock.advance(1)
     store.promote()
     ranks = dict(raw.rows("SELECT id, rank FROM duly.waiting"))
-    assert ranks[single] == ranks[bulk] == clock.now - us(1) - us(10)
+    assert ranks[single] == ranks[bulk] == clock.now_us() - us(1) - us(10)
     assert ranks[later] == ranks[single] + 1
     store.set_horizon("default", None)
     default = make.enqueue(priority=10)
-    assert raw.one(f"SELECT rank FROM duly.waiting WHERE id = '{default}'") == clock.now - 10 * (
+    assert raw.one(f"SELECT rank FROM duly.waiting WHERE id = '{default}'") == clock.now_us() - 10 * (
         DEFAULT_HORIZON_US // 100
     )
 
@@ -144,7 +145,7 @@ def test_horizon_of_a_queue_counts_for_what_becomes_due_from_then_on(
 # -- lanes --------------------------------------------------------------------------------------------------------
 
 
-def test_lanes_name_what_waits_and_the_rank_at_the_head(make: Factory, store: Store, clock: ManualClock) -> None:
+def test_lanes_name_what_waits_and_the_rank_at_the_head(make: Factory, store: Store, clock: TestClock) -> None:
     assert store.lanes("default") == []
     make.enqueue("b")
     make.enqueue("a", priority=10)
@@ -153,9 +154,9 @@ def test_lanes_name_what_waits_and_the_rank_at_the_head(make: Factory, store: St
     make.enqueue("c", queue="other")
     make.enqueue("d", delay_us=1)
     assert store.lanes("default") == [
-        (Lane("", "a"), clock.now - 10 * (DEFAULT_HORIZON_US // 100)),
-        (Lane("", "b"), clock.now),
-        (Lane("acme", "a"), clock.now),
+        (Lane("", "a"), clock.now_us() - 10 * (DEFAULT_HORIZON_US // 100)),
+        (Lane("", "b"), clock.now_us()),
+        (Lane("acme", "a"), clock.now_us()),
     ]
 
 
@@ -167,7 +168,7 @@ def test_lanes_end_when_their_last_job_is_claimed(make: Factory, store: Store) -
 
 
 @pytest.mark.requirement("C1")
-def test_lanes_merge_by_rank(make: Factory, clock: ManualClock) -> None:
+def test_lanes_merge_by_rank(make: Factory, clock: TestClock) -> None:
     made = []
     for task, tenant in [("a", ""), ("b", "acme"), ("a", "acme"), ("a", ""), ("b", "acme")] * 3:
         made.append(make.enqueue(task, tenant=tenant))
@@ -185,7 +186,7 @@ def test_lanes_not_named_are_not_touched(make: Factory, raw: Raw) -> None:
     assert raw.count("waiting") == 102
 
 
-def test_jobs_of_an_unknown_lane_in_front_do_not_slow_a_claim(make: Factory, raw: Raw, clock: ManualClock) -> None:
+def test_jobs_of_an_unknown_lane_in_front_do_not_slow_a_claim(make: Factory, raw: Raw, clock: TestClock) -> None:
     """The same rows are read whether 20 or 20,000 jobs that nobody here knows are in front."""
     make.many(20_000, "unknown", priority=100)
     clock.advance(1)
@@ -216,18 +217,18 @@ def test_a_claim_may_start_behind_what_it_took_before(make: Factory) -> None:
     assert [job.id for job in rest] == ids[4:7]
 
 
-def test_a_claim_that_starts_further_on_leaves_what_is_before(make: Factory, clock: ManualClock) -> None:
+def test_a_claim_that_starts_further_on_leaves_what_is_before(make: Factory, clock: TestClock) -> None:
     early = make.enqueue()
     clock.advance(1)
     late = make.enqueue()
-    lane = Lane("", "send", clock.now)
+    lane = Lane("", "send", clock.now_us())
     assert [job.id for job in make.claim(5, lanes=[lane])] == [late]
     assert make.claim(5, lanes=[lane]) == []
     assert make.take().id == early
 
 
 @pytest.mark.requirement("C5", "B7")
-def test_a_job_not_yet_due_cannot_be_claimed(make: Factory, store: Store, clock: ManualClock) -> None:
+def test_a_job_not_yet_due_cannot_be_claimed(make: Factory, store: Store, clock: TestClock) -> None:
     make.enqueue(delay_us=us(10))
     store.promote()
     assert make.claim() == []
@@ -240,7 +241,7 @@ def test_a_job_not_yet_due_cannot_be_claimed(make: Factory, store: Store, clock:
 
 
 @pytest.mark.requirement("C5")
-def test_a_retry_cannot_be_claimed_before_its_time(make: Factory, store: Store, clock: ManualClock) -> None:
+def test_a_retry_cannot_be_claimed_before_its_time(make: Factory, store: Store, clock: TestClock) -> None:
     make.retry_later(make.running(), 60)
     clock.advance(59)
     store.promote()
@@ -264,9 +265,7 @@ def test_a_job_that_took_two_workers_with_it_waits_in_a_lane_of_its_own(make: Fa
     assert make.take(suspect=True).crashes == 2
 
 
-def test_a_suspect_that_comes_back_by_the_schedule_is_still_one(
-    make: Factory, store: Store, clock: ManualClock
-) -> None:
+def test_a_suspect_that_comes_back_by_the_schedule_is_still_one(make: Factory, store: Store, clock: TestClock) -> None:
     make.enqueue()
     make.settle(crashed(make.take()))
     make.settle(crashed(make.take())._replace(state="scheduled"))
@@ -349,7 +348,7 @@ def test_a_limit_that_nobody_stated_lets_nothing_through(make: Factory) -> None:
 
 
 @pytest.mark.requirement("D6", "D7")
-def test_a_job_whose_lease_lapsed_does_not_hold_its_slot(make: Factory, store: Store, clock: ManualClock) -> None:
+def test_a_job_whose_lease_lapsed_does_not_hold_its_slot(make: Factory, store: Store, clock: TestClock) -> None:
     store.set_limit("send", 1)
     make.many(2)
     stuck = make.take(limited=True)
@@ -359,9 +358,7 @@ def test_a_job_whose_lease_lapsed_does_not_hold_its_slot(make: Factory, store: S
 
 
 @pytest.mark.requirement("D7")
-def test_a_stuck_job_is_reclaimed_although_the_limit_looks_full(
-    make: Factory, store: Store, clock: ManualClock
-) -> None:
+def test_a_stuck_job_is_reclaimed_although_the_limit_looks_full(make: Factory, store: Store, clock: TestClock) -> None:
     store.set_limit("send", 1)
     make.enqueue()
     stuck = make.take(limited=True)

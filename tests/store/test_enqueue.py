@@ -12,7 +12,8 @@ from duly.domain.ids import uuid7
 from duly.domain.records import NewJob
 from duly.domain.states import State
 from duly.store.store import Store, open_database
-from tests.clock import ManualClock, TickingClock, us
+from duly.testing import TestClock
+from tests.clock import TickingClock, us
 from tests.store import invariants
 from tests.store.factory import Factory
 from tests.store.raw import Raw
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.everywhere
 
 
 @pytest.mark.requirement("B1", "D9")
-def test_everything_said_at_enqueue_is_kept(make: Factory, store: Store, clock: ManualClock) -> None:
+def test_everything_said_at_enqueue_is_kept(make: Factory, store: Store, clock: TestClock) -> None:
     job = NewJob(
         id=uuid7(),
         task="report.build",
@@ -49,7 +50,11 @@ def test_everything_said_at_enqueue_is_kept(make: Factory, store: Store, clock: 
     )
     assert (found.max_attempts, found.retry, found.timeout_us) == (9, job.retry, 5_000_000)
     assert (found.enqueued_by, found.tags, found.headers) == ("web-1", '["a","b"]', '{"trace": "1"}')
-    assert (found.created_at, found.run_at, found.expires_at) == (clock.now, clock.now, clock.now + us(60))
+    assert (found.created_at, found.run_at, found.expires_at) == (
+        clock.now_us(),
+        clock.now_us(),
+        clock.now_us() + us(60),
+    )
     assert (found.state, found.token, found.attempt, found.crashes) == (State.QUEUED, 0, 0, 0)
 
 
@@ -60,35 +65,35 @@ def test_defaults_are_those_of_the_record(make: Factory) -> None:
 
 
 @pytest.mark.requirement("B7")
-def test_job_with_a_delay_is_scheduled(make: Factory, clock: ManualClock) -> None:
+def test_job_with_a_delay_is_scheduled(make: Factory, clock: TestClock) -> None:
     job_id = make.enqueue(delay_us=us(30))
     found = make.get(job_id)
-    assert (found.state, found.run_at) == (State.SCHEDULED, clock.now + us(30))
+    assert (found.state, found.run_at) == (State.SCHEDULED, clock.now_us() + us(30))
 
 
 @pytest.mark.requirement("B7")
-def test_job_for_a_later_time_is_scheduled(make: Factory, clock: ManualClock) -> None:
-    at = clock.now + us(timedelta(days=3))
+def test_job_for_a_later_time_is_scheduled(make: Factory, clock: TestClock) -> None:
+    at = clock.now_us() + us(timedelta(days=3))
     found = make.get(make.enqueue(run_at=at))
     assert (found.state, found.run_at) == (State.SCHEDULED, at)
 
 
-def test_job_for_a_time_past_is_queued_at_its_place_by_that_time(make: Factory, clock: ManualClock) -> None:
+def test_job_for_a_time_past_is_queued_at_its_place_by_that_time(make: Factory, clock: TestClock) -> None:
     now_due = make.enqueue()
-    overdue = make.enqueue(run_at=clock.now - us(60))
+    overdue = make.enqueue(run_at=clock.now_us() - us(60))
     assert make.state(overdue) == "queued"
     assert [job.id for job in make.claim(2)] == [overdue, now_due]
 
 
-def test_job_for_this_very_moment_is_queued(make: Factory, clock: ManualClock) -> None:
-    assert make.state(make.enqueue(run_at=clock.now)) == "queued"
+def test_job_for_this_very_moment_is_queued(make: Factory, clock: TestClock) -> None:
+    assert make.state(make.enqueue(run_at=clock.now_us())) == "queued"
 
 
-def test_expiry_counts_from_when_the_job_is_due(make: Factory, clock: ManualClock) -> None:
+def test_expiry_counts_from_when_the_job_is_due(make: Factory, clock: TestClock) -> None:
     later = make.get(make.enqueue(delay_us=us(60), expires_us=us(10)))
-    fixed = make.get(make.enqueue(delay_us=us(60), expires_at=clock.now + 5))
-    assert later.expires_at == clock.now + us(70)
-    assert fixed.expires_at == clock.now + 5
+    fixed = make.get(make.enqueue(delay_us=us(60), expires_at=clock.now_us() + 5))
+    assert later.expires_at == clock.now_us() + us(70)
+    assert fixed.expires_at == clock.now_us() + 5
 
 
 @pytest.mark.requirement("B6")
@@ -110,10 +115,10 @@ def test_repeating_an_enqueue_does_not_bring_a_job_back_that_has_run(make: Facto
     assert make.claim() == []
 
 
-def test_repeating_an_enqueue_with_a_delay_changes_nothing(make: Factory, store: Store, clock: ManualClock) -> None:
+def test_repeating_an_enqueue_with_a_delay_changes_nothing(make: Factory, store: Store, clock: TestClock) -> None:
     job = make.new(delay_us=us(30))
     store.enqueue(job)
-    due = clock.now + us(30)
+    due = clock.now_us() + us(30)
     clock.advance(10)
     store.enqueue(job)
     assert make.get(job.id).run_at == due
@@ -123,7 +128,7 @@ def test_job_whose_time_comes_between_two_statements_is_not_lost(database_url: s
     clock = TickingClock()
     store = Store(open_database(database_url, clock))
     for ahead in range(1, 30):
-        store.enqueue(NewJob(id=uuid7(), task="t", args="{}", run_at=clock.now + ahead))
+        store.enqueue(NewJob(id=uuid7(), task="t", args="{}", run_at=clock.now_us() + ahead))
         store.enqueue(NewJob(id=uuid7(), task="t", args="{}", delay_us=ahead))
     store.close()
     assert len(invariants.places_of(raw)) == 58
@@ -159,7 +164,7 @@ def test_looking_for_what_is_no_id_finds_nothing(make: Factory, store: Store) ->
     assert store.get(uuid7()) is None
 
 
-def test_the_store_tells_the_time_of_its_clock(store: Store, clock: ManualClock) -> None:
+def test_the_store_tells_the_time_of_its_clock(store: Store, clock: TestClock) -> None:
     before = store.now_us()
     clock.advance(60)
-    assert (before, store.now_us()) == (clock.now - us(60), clock.now)
+    assert (before, store.now_us()) == (clock.now_us() - us(60), clock.now_us())

@@ -7,7 +7,8 @@ import pytest
 from duly.domain.errors import DatabaseError
 from duly.domain.ids import uuid7, uuid7_many
 from duly.store.store import Store
-from tests.clock import ManualClock, us
+from duly.testing import TestClock
+from tests.clock import us
 from tests.store.factory import Factory
 from tests.store.raw import Raw
 
@@ -20,7 +21,7 @@ def test_none_at_all_is_none(make: Factory, store: Store) -> None:
 
 
 def test_each_has_its_own_arguments_and_all_have_the_models_options(
-    make: Factory, store: Store, clock: ManualClock
+    make: Factory, store: Store, clock: TestClock
 ) -> None:
     rows = [(job_id, f'{{"n": {n}}}', None) for n, job_id in enumerate(uuid7_many(5))]
     model = make.new(task="t", queue="q", tenant="acme", priority=40, max_attempts=2, tags='["x"]', expires_us=7)
@@ -30,7 +31,11 @@ def test_each_has_its_own_arguments_and_all_have_the_models_options(
         found = make.get(job_id)
         assert (found.args, found.task, found.queue, found.tenant) == (args, "t", "q", "acme")
         assert (found.priority, found.max_attempts, found.tags) == (40, 2, '["x"]')
-        assert (found.created_at, found.run_at, found.expires_at) == (clock.now, clock.now, clock.now + 7)
+        assert (found.created_at, found.run_at, found.expires_at) == (
+            clock.now_us(),
+            clock.now_us(),
+            clock.now_us() + 7,
+        )
 
 
 def test_jobs_of_one_call_are_claimed_in_their_order(make: Factory) -> None:
@@ -39,7 +44,7 @@ def test_jobs_of_one_call_are_claimed_in_their_order(make: Factory) -> None:
 
 
 @pytest.mark.requirement("B7")
-def test_many_with_a_delay_are_scheduled(make: Factory, store: Store, clock: ManualClock) -> None:
+def test_many_with_a_delay_are_scheduled(make: Factory, store: Store, clock: TestClock) -> None:
     make.many(3, delay_us=us(10))
     assert make.claim(3) == []
     clock.advance(10)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from duly.store.store import Store, open_database
-from tests.clock import ManualClock
+from duly.testing import TestClock
 from tests.store import invariants
 from tests.store.factory import Factory
 from tests.store.raw import Raw
 
 
 @pytest.fixture
-def make(database_url: str, raw: Raw, clock: ManualClock) -> Factory:
+def make(database_url: str, raw: Raw, clock: TestClock) -> Factory:
     """A job in every place, and a store that is not checked at the end."""
     store = Store(open_database(database_url, clock))
     factory = Factory(store, clock, raw)

@@ -80,12 +80,12 @@ def test_the_whole_suite_is_here() -> None:
 @pytest.mark.requirement("D10")
 @pytest.mark.parametrize("number", [0, -1, 2**31 - 1, 2**31, -(2**31) - 1, 2**53 + 1, 2**63 - 1, -(2**63)])
 def test_whole_numbers_stay_whole(connection: sqlite3.Connection, number: int) -> None:
-    assert connection.execute("SELECT ?1, typeof(?1), ?2", (number, "x")).fetchall() == [(number, "integer", "x")]
+    assert connection.execute("SELECT ?, typeof(?), ?", (number, number, "x")).fetchall() == [(number, "integer", "x")]
 
 
 def test_a_statement_without_rows_has_none(connection: sqlite3.Connection) -> None:
     assert connection.execute("CREATE TABLE t (a integer PRIMARY KEY)").fetchall() == []
-    assert connection.execute("INSERT INTO t VALUES (?1) RETURNING a", (2**40,)).fetchone() == (2**40,)
+    assert connection.execute("INSERT INTO t VALUES (?) RETURNING a", (2**40,)).fetchone() == (2**40,)
     assert connection.execute("SELECT a FROM t WHERE a = 0").fetchone() is None
 
 

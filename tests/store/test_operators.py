@@ -13,7 +13,8 @@ from duly.domain.ids import uuid7
 from duly.domain.records import Filter, Settled
 from duly.domain.states import State
 from duly.store.store import Store
-from tests.clock import ManualClock, us
+from duly.testing import TestClock
+from tests.clock import us
 from tests.store.factory import OTHER_WORKER, WORKER, Factory, crashed, released, retried, succeeded
 from tests.store.raw import Raw
 
@@ -40,12 +41,12 @@ def test_a_job_that_has_not_started_is_cancelled_at_once(make: Factory, store: S
     assert make.claim() == []
 
 
-def test_a_running_job_is_asked_to_stop(make: Factory, store: Store, clock: ManualClock) -> None:
+def test_a_running_job_is_asked_to_stop(make: Factory, store: Store, clock: TestClock) -> None:
     job = make.running()
     assert store.cancel(job.id, "first") == ("asked", WORKER)
     clock.advance(1)
     assert store.cancel(job.id, "second") == ("asked", WORKER)
-    assert make.get(job.id).cancel_at == clock.now - us(1)
+    assert make.get(job.id).cancel_at == clock.now_us() - us(1)
     assert store.cancel_requests(WORKER) == [(job.id, job.token, "first")]
 
 
@@ -61,13 +62,13 @@ def test_cancelling_what_has_ended_or_never_was_changes_nothing(make: Factory, s
 
 @pytest.mark.parametrize("state", ["failed", "succeeded", "cancelled"])
 def test_a_finished_job_runs_again_with_its_attempts_at_zero(
-    make: Factory, store: Store, clock: ManualClock, state: str
+    make: Factory, store: Store, clock: TestClock, state: str
 ) -> None:
     job_id = make.ended(state)
     clock.advance(60)
     assert store.retry(job_id) == ("queued", None)
     found = make.get(job_id)
-    assert (found.state, found.attempt, found.crashes, found.run_at) == (State.QUEUED, 0, 0, clock.now)
+    assert (found.state, found.attempt, found.crashes, found.run_at) == (State.QUEUED, 0, 0, clock.now_us())
     job = make.take()
     assert (job.id, job.attempt, job.token) == (job_id, 1, 2)
 
@@ -80,12 +81,12 @@ def test_the_history_of_a_job_stays_when_it_is_retried(make: Factory, store: Sto
 
 
 @pytest.mark.parametrize("place", ["scheduled", "parked", "queued"])
-def test_a_job_that_waits_is_made_due_now(make: Factory, store: Store, clock: ManualClock, place: str) -> None:
+def test_a_job_that_waits_is_made_due_now(make: Factory, store: Store, clock: TestClock, place: str) -> None:
     job_id = park(make) if place == "parked" else make.enqueue(delay_us=us(60) if place == "scheduled" else 0)
     clock.advance(1)
     assert store.retry(job_id) == ("queued", None)
     found = make.get(job_id)
-    assert (found.reason, found.run_at) == (None, clock.now)
+    assert (found.reason, found.run_at) == (None, clock.now_us())
     assert make.take().id == job_id
 
 
@@ -104,7 +105,7 @@ def test_a_running_job_cannot_be_retried(make: Factory, store: Store) -> None:
     assert make.settle(succeeded(job)) == {job.id}
 
 
-def test_the_priority_of_a_retried_job_is_its_latest(make: Factory, store: Store, clock: ManualClock) -> None:
+def test_the_priority_of_a_retried_job_is_its_latest(make: Factory, store: Store, clock: TestClock) -> None:
     job_id = make.enqueue(priority=10)
     store.set_priority(job_id, 90)
     make.finish(make.take(), "failed")
@@ -144,11 +145,11 @@ def test_a_running_job_cannot_be_deleted(make: Factory, store: Store) -> None:
 
 
 @pytest.mark.parametrize("state", [State.SUCCEEDED, State.FAILED])
-def test_a_waiting_job_can_be_ended_by_hand(make: Factory, store: Store, clock: ManualClock, state: State) -> None:
+def test_a_waiting_job_can_be_ended_by_hand(make: Factory, store: Store, clock: TestClock, state: State) -> None:
     job_id = make.enqueue(delay_us=us(5))
     assert store.end_by_hand(job_id, state, "done by phone") == "ended"
     found = make.get(job_id)
-    assert (found.state, found.reason, found.finished_at) == (state, "done by phone", clock.now)
+    assert (found.state, found.reason, found.finished_at) == (state, "done by phone", clock.now_us())
 
 
 def test_only_a_waiting_job_can_be_ended_by_hand(make: Factory, store: Store) -> None:
@@ -163,7 +164,7 @@ def test_only_a_waiting_job_can_be_ended_by_hand(make: Factory, store: Store) ->
 # -- priority -----------------------------------------------------------------------------------------------------
 
 
-def test_priority_moves_a_waiting_job_to_its_new_place(make: Factory, store: Store, clock: ManualClock) -> None:
+def test_priority_moves_a_waiting_job_to_its_new_place(make: Factory, store: Store, clock: TestClock) -> None:
     first = make.enqueue()
     clock.advance(1)
     second = make.enqueue()
@@ -172,7 +173,7 @@ def test_priority_moves_a_waiting_job_to_its_new_place(make: Factory, store: Sto
     assert make.get(second).priority == 1
 
 
-def test_priority_goes_along_with_a_scheduled_job(make: Factory, store: Store, clock: ManualClock) -> None:
+def test_priority_goes_along_with_a_scheduled_job(make: Factory, store: Store, clock: TestClock) -> None:
     later = make.enqueue(delay_us=us(5))
     assert store.set_priority(later, 100)
     clock.advance(5)
@@ -189,40 +190,40 @@ def test_priority_of_what_runs_or_has_ended_is_not_changed(make: Factory, store:
     assert make.get(running.id).priority == 0
 
 
-def test_priority_follows_the_horizon_of_the_queue(make: Factory, store: Store, raw: Raw, clock: ManualClock) -> None:
+def test_priority_follows_the_horizon_of_the_queue(make: Factory, store: Store, raw: Raw, clock: TestClock) -> None:
     store.set_horizon("default", us(100))
     job_id = make.enqueue()
     store.set_priority(job_id, 10)
-    assert raw.one("SELECT rank FROM duly.waiting") == clock.now - us(10)
+    assert raw.one("SELECT rank FROM duly.waiting") == clock.now_us() - us(10)
 
 
 # -- reschedule ---------------------------------------------------------------------------------------------------
 
 
-def test_a_waiting_job_can_be_put_off(make: Factory, store: Store, clock: ManualClock) -> None:
+def test_a_waiting_job_can_be_put_off(make: Factory, store: Store, clock: TestClock) -> None:
     job_id = make.enqueue(priority=30)
     assert store.reschedule(job_id, delay_us=us(30)) is True
     found = make.get(job_id)
-    assert (found.state, found.run_at, found.priority) == (State.SCHEDULED, clock.now + us(30), 30)
+    assert (found.state, found.run_at, found.priority) == (State.SCHEDULED, clock.now_us() + us(30), 30)
 
 
-def test_a_scheduled_job_can_be_given_another_time(make: Factory, store: Store, clock: ManualClock) -> None:
+def test_a_scheduled_job_can_be_given_another_time(make: Factory, store: Store, clock: TestClock) -> None:
     job_id = make.enqueue(delay_us=us(30))
-    at = clock.now + us(3)
+    at = clock.now_us() + us(3)
     assert store.reschedule(job_id, run_at=at) is True
     assert make.get(job_id).run_at == at
     assert store.reschedule(job_id) is True
     assert make.take().id == job_id
 
 
-def test_a_time_past_makes_the_job_due(make: Factory, store: Store, clock: ManualClock) -> None:
+def test_a_time_past_makes_the_job_due(make: Factory, store: Store, clock: TestClock) -> None:
     job_id = make.enqueue(delay_us=us(30))
-    assert store.reschedule(job_id, run_at=clock.now - us(1)) is True
+    assert store.reschedule(job_id, run_at=clock.now_us() - us(1)) is True
     store.promote()
     assert make.take().id == job_id
 
 
-def test_rescheduling_keeps_attempts_crashes_and_token(make: Factory, store: Store, clock: ManualClock) -> None:
+def test_rescheduling_keeps_attempts_crashes_and_token(make: Factory, store: Store, clock: TestClock) -> None:
     job = make.running()
     make.settle(retried(job, 5, crashes=2))
     store.reschedule(job.id, delay_us=us(1))
@@ -371,9 +372,7 @@ def test_tags_with_quotes_and_letters_beyond_ascii_are_found(make: Factory, stor
 
 
 @pytest.mark.parametrize("state", [None, State.QUEUED, State.SUCCEEDED])
-def test_pages_join_without_gap_or_overlap(
-    make: Factory, store: Store, clock: ManualClock, state: State | None
-) -> None:
+def test_pages_join_without_gap_or_overlap(make: Factory, store: Store, clock: TestClock, state: State | None) -> None:
     ids = []
     for n in range(11):
         if state is State.SUCCEEDED:
@@ -396,7 +395,7 @@ def test_pages_join_without_gap_or_overlap(
         assert whole == sorted(ids)
 
 
-def test_finished_jobs_are_listed_by_when_they_finished(make: Factory, store: Store, clock: ManualClock) -> None:
+def test_finished_jobs_are_listed_by_when_they_finished(make: Factory, store: Store, clock: TestClock) -> None:
     make.many(2)
     first, second = make.claim(2)
     make.finish(second)

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -31,7 +32,7 @@ from duly.store.database import Hint
 from duly.store.postgres import PLANNER, PostgresDatabase
 from duly.store.statements import Compiled
 from duly.store.store import Store, open_database
-from tests.clock import ManualClock
+from duly.testing import TestClock
 from tests.databases import Databases, Kind
 from tests.postgres import PostgresServer
 from tests.store import invariants
@@ -45,7 +46,7 @@ LANE = [Lane("", "send")]
 
 @pytest.fixture
 def pg(pg_url: str) -> Iterator[Factory]:
-    clock, raw = ManualClock(), Raw(pg_url)
+    clock, raw = TestClock(), Raw(pg_url)
     store = Store(open_database(pg_url, clock))
     yield Factory(store, clock, raw)
     store.close()
@@ -72,6 +73,14 @@ def open_connections(store: Store, n: int) -> None:
 
     with ThreadPoolExecutor(n) as pool:
         list(pool.map(lambda _: store.run(op), range(n)))
+
+
+def wait_for_a_lock(raw: Raw) -> None:
+    """Return when a connection of the store waits for another."""
+    deadline = time.monotonic() + 20
+    while not raw.one("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"):
+        assert time.monotonic() < deadline, "nobody waits"
+        time.sleep(0.005)
 
 
 # -- lost connections ---------------------------------------------------------------------------------------------
@@ -143,6 +152,71 @@ def test_an_enqueue_is_repeated_safely_when_the_reply_was_lost(
     n = 3 if "many" in how else 1
     assert (pg.raw.count("jobs"), pg.raw.count("waiting")) == (n, n)
     assert next(cuts, "cut") == "cut"
+
+
+def test_a_bulk_enqueue_repeated_while_the_lost_one_is_still_under_way_is_stored_once(pg: Factory) -> None:
+    """F14: our connection is gone, but its backend has not noticed and commits after the repetition has begun."""
+    rows: list[tuple[str, str, str | None]] = [(job_id, "{}", None) for job_id in uuid7_many(3)]
+    lost = Store.open(pg.raw.url)
+    under_way, repeated = threading.Event(), threading.Event()
+
+    def first() -> Op[None]:
+        yield from ops_enqueue.enqueue_many(Dialect.POSTGRES, new_job(), rows, copy=True)
+        under_way.set()
+        assert repeated.wait(20)
+
+    with ThreadPoolExecutor(2) as pool:
+        one = pool.submit(lost.run, first)
+        assert under_way.wait(20)
+        other = pool.submit(pg.store.enqueue_many, new_job(), rows)
+        wait_for_a_lock(pg.raw)
+        repeated.set()
+        one.result(20)
+        assert [answer.created for answer in other.result(20)] == [True] * 3
+    lost.close()
+    assert pg.raw.count("jobs") == pg.raw.count("waiting") == 3
+
+
+def test_an_id_that_is_twice_in_one_bulk_enqueue_is_refused_soon(pg: Factory, monkeypatch: pytest.MonkeyPatch) -> None:
+    tries: list[int] = []
+    run = PostgresDatabase._run
+
+    def counted(self: PostgresDatabase, op: Callable[[], Op[Any]], atomic: bool) -> Any:
+        tries.append(1)
+        return run(self, op, atomic)
+
+    monkeypatch.setattr(PostgresDatabase, "_run", counted)
+    with pytest.raises(DatabaseError, match="duplicate key"):
+        pg.store.enqueue_many(new_job(), [(uuid7(), "{}", None)] * 2)
+    assert len(tries) == 2
+    assert pg.raw.count("jobs") == 0
+
+
+@pytest.mark.parametrize(
+    "state, told",
+    [
+        (
+            "40P01",
+            r"stood in the way of an operation on postgres.*, also when it was repeated: .*\(40P01\)\. Look",
+        ),
+        (
+            "55P03",
+            r"stood in the way of an operation on postgres.*, also when it was repeated: .*\(55P03\)\. Look",
+        ),
+        ("57014", r"^postgresql://.* did not carry out an operation: .*\(57014\)$"),
+        ("57P01", r"^lost postgresql://"),
+    ],
+)
+def test_what_failed_in_vain_says_what_happened(
+    pg: Factory, monkeypatch: pytest.MonkeyPatch, state: str, told: str
+) -> None:
+    def refuse(self: PostgresDatabase, *_: Any) -> None:
+        raise psycopg.errors.lookup(state)("what PostgreSQL says")
+
+    monkeypatch.setattr(PostgresDatabase, "_run", refuse)
+    monkeypatch.setattr("duly.store.postgres.time.sleep", lambda _: None)
+    with pytest.raises(DatabaseUnavailable, match=told):
+        pg.store.counts()
 
 
 def test_a_settle_is_repeated_safely_when_the_reply_was_lost(pg: Factory, monkeypatch: pytest.MonkeyPatch) -> None:

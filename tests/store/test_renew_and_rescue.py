@@ -11,7 +11,8 @@ from duly.domain.ids import uuid7
 from duly.domain.records import ProcessIdentity, Settled, WorkerRecord
 from duly.domain.states import State
 from duly.store.store import Store
-from tests.clock import ManualClock, us
+from duly.testing import TestClock
+from tests.clock import boot, set_wall_clock, us
 from tests.store.factory import LEASE, OTHER_WORKER, WORKER, Factory, crashed, released, succeeded
 from tests.store.raw import Raw
 
@@ -28,7 +29,7 @@ def lapsed_ids(store: Store) -> list[str]:
 # -- renew --------------------------------------------------------------------------------------------------------
 
 
-def test_a_renewed_lease_does_not_lapse(make: Factory, store: Store, clock: ManualClock) -> None:
+def test_a_renewed_lease_does_not_lapse(make: Factory, store: Store, clock: TestClock) -> None:
     job = make.running()
     for _ in range(10):
         clock.advance(LEASE - SECOND)
@@ -36,7 +37,7 @@ def test_a_renewed_lease_does_not_lapse(make: Factory, store: Store, clock: Manu
         assert lapsed_ids(store) == []
 
 
-def test_renewing_names_each_run_and_no_other(make: Factory, store: Store, clock: ManualClock) -> None:
+def test_renewing_names_each_run_and_no_other(make: Factory, store: Store, clock: TestClock) -> None:
     """A job that this worker holds but does not know of (a lost reply) is not kept alive."""
     make.many(3)
     jobs = make.claim(3)
@@ -64,7 +65,7 @@ def test_renewing_says_who_was_asked_to_stop(make: Factory, store: Store) -> Non
     assert store.renew(pairs, us(LEASE)) == {first.id: False, second.id: True}
 
 
-def test_a_late_renewal_holds_while_nobody_has_taken_the_run(make: Factory, store: Store, clock: ManualClock) -> None:
+def test_a_late_renewal_holds_while_nobody_has_taken_the_run(make: Factory, store: Store, clock: TestClock) -> None:
     """After an outage for all, the one who lives goes on."""
     job = make.running()
     clock.advance(LEASE * 3)
@@ -86,7 +87,7 @@ def test_a_worker_learns_which_of_its_runs_were_asked_to_stop(make: Factory, sto
 
 
 @pytest.mark.requirement("D1")
-def test_a_run_lapses_when_its_lease_is_over_and_not_before(make: Factory, store: Store, clock: ManualClock) -> None:
+def test_a_run_lapses_when_its_lease_is_over_and_not_before(make: Factory, store: Store, clock: TestClock) -> None:
     job = make.running(max_attempts=7, retry="{}")
     clock.advance(LEASE - timedelta(microseconds=1))
     assert store.lapsed(us(LEASE)) == []
@@ -94,7 +95,7 @@ def test_a_run_lapses_when_its_lease_is_over_and_not_before(make: Factory, store
     assert store.lapsed(us(LEASE)) == [(job.id, 1, 1, 0, WORKER, 7, "{}", "lease", 0)]
 
 
-def test_a_run_past_its_deadline_lapses_though_it_is_renewed(make: Factory, store: Store, clock: ManualClock) -> None:
+def test_a_run_past_its_deadline_lapses_though_it_is_renewed(make: Factory, store: Store, clock: TestClock) -> None:
     """A worker that renews and does not stop a run whose time is up has hung."""
     job = make.running(timeout_us=us(5))
     clock.advance(LEASE)
@@ -105,16 +106,16 @@ def test_a_run_past_its_deadline_lapses_though_it_is_renewed(make: Factory, stor
     assert [run.why for run in store.lapsed(us(LEASE))] == ["deadline"]
 
 
-def test_setting_the_wall_clock_robs_no_one(make: Factory, store: Store, clock: ManualClock) -> None:
+def test_setting_the_wall_clock_robs_no_one(make: Factory, store: Store, clock: TestClock) -> None:
     job = make.running()
-    clock.set_wall_clock_back(timedelta(hours=-5))
+    set_wall_clock(clock, timedelta(hours=5))
     assert lapsed_ids(store) == []
-    clock.set_wall_clock_back(timedelta(days=3))
+    set_wall_clock(clock, timedelta(days=-3))
     clock.advance(LEASE)
     assert lapsed_ids(store) == [job.id]
 
 
-def test_lapsed_runs_are_found_page_by_page(make: Factory, store: Store, clock: ManualClock) -> None:
+def test_lapsed_runs_are_found_page_by_page(make: Factory, store: Store, clock: TestClock) -> None:
     make.many(5)
     jobs = make.claim(5)
     clock.advance(LEASE)
@@ -122,7 +123,7 @@ def test_lapsed_runs_are_found_page_by_page(make: Factory, store: Store, clock: 
 
 
 @pytest.mark.requirement("D1")
-def test_a_rescued_job_runs_again_and_the_loser_cannot_finish(make: Factory, store: Store, clock: ManualClock) -> None:
+def test_a_rescued_job_runs_again_and_the_loser_cannot_finish(make: Factory, store: Store, clock: TestClock) -> None:
     loser = make.running()
     clock.advance(LEASE)
     assert make.settle(crashed(loser), only_expired=True) == {loser.id}
@@ -135,7 +136,7 @@ def test_a_rescued_job_runs_again_and_the_loser_cannot_finish(make: Factory, sto
 
 @pytest.mark.parametrize("keyed", [False, True])
 def test_a_rescue_that_comes_late_finds_nothing_to_rescue(
-    make: Factory, store: Store, clock: ManualClock, keyed: bool
+    make: Factory, store: Store, clock: TestClock, keyed: bool
 ) -> None:
     """F6: between the rescuer's look and its write the worker renewed, or finished."""
     for _ in range(2):
@@ -153,7 +154,7 @@ def test_a_rescue_that_comes_late_finds_nothing_to_rescue(
     assert (make.state(renewed.id), make.state(finished.id)) == ("running", "succeeded")
 
 
-def test_a_rescue_by_deadline_is_guarded_too(make: Factory, clock: ManualClock) -> None:
+def test_a_rescue_by_deadline_is_guarded_too(make: Factory, clock: TestClock) -> None:
     job = make.running(timeout_us=us(5))
     assert make.settle(crashed(job), only_expired=True) == set()
     clock.advance(us(LEASE) / 1e6 + 5)
@@ -169,7 +170,59 @@ def test_the_runs_of_a_worker_known_to_be_gone_are_found_at_once(make: Factory, 
     assert len(store.held_by_dead(WORKER, 1)) == 1
 
 
-def test_a_rescuer_needs_nothing_but_the_row(make: Factory, store: Store, clock: ManualClock) -> None:
+def reboot(clock: TestClock, after: timedelta = timedelta(minutes=1)) -> None:
+    """The machine is off for a minute; then the lease clock begins anew, and runs for `after`."""
+    clock.advance(timedelta(minutes=1) + after)
+    boot(clock, after)
+
+
+def before_boot(store: Store) -> list[str]:
+    return [run.id for run in store.held_before_boot(us(LEASE))]
+
+
+def seen(store: Store, worker_id: str) -> None:
+    store.add_worker(worker_id, ME, lease_us=us(LEASE), queues="[]", tasks="[]", slots=1, wake=None, version="0")
+
+
+@pytest.mark.parametrize("uptime", [timedelta(minutes=10), timedelta(days=400)])
+@pytest.mark.parametrize("on_record", [False, True])
+def test_runs_of_an_earlier_boot_are_found_though_their_leases_lie_ahead(
+    make: Factory, store: Store, clock: TestClock, raw: Raw, uptime: timedelta, on_record: bool
+) -> None:
+    boot(clock, uptime)
+    job = make.running()
+    if on_record:
+        seen(store, WORKER)
+    reboot(clock)
+    assert before_boot(store) == ([] if raw.is_postgres else [job.id])
+    if raw.is_postgres:
+        return
+    new = make.running("new", tenant="other")
+    (run,) = store.held_before_boot(us(LEASE))
+    assert (run.token, run.why) == (job.token, "gone")
+    assert make.settle(crashed(job)) == {job.id}
+    assert before_boot(store) == []
+    assert make.settle(succeeded(new)) == {new.id}
+
+
+def test_no_live_run_is_taken_for_one_of_an_earlier_boot(make: Factory, store: Store, clock: TestClock) -> None:
+    boot(clock, timedelta(hours=1))
+    make.many(3)
+    (short,) = make.claim(1)
+    (long,) = make.claim(1, lease=timedelta(days=2))
+    (recorded,) = make.claim(1, lease=timedelta(days=2), worker=OTHER_WORKER)
+    assert before_boot(store) == []
+    set_wall_clock(clock, timedelta(days=3))  # forward: a machine that boots without a clock of its own
+    seen(store, OTHER_WORKER)
+    assert short.id not in before_boot(store)
+    assert recorded.id not in before_boot(store)
+    set_wall_clock(clock, timedelta(days=-3))
+    assert before_boot(store) == []
+    store.renew([(each.id, each.token) for each in (short, long, recorded)], us(LEASE))
+    assert before_boot(store) == []
+
+
+def test_a_rescuer_needs_nothing_but_the_row(make: Factory, store: Store, clock: TestClock) -> None:
     """F8: attempts and policy are on the row, so a process that does not know the task can rescue it."""
     make.running(max_attempts=1, retry='{"kind": "fixed"}')
     clock.advance(LEASE)
@@ -179,7 +232,7 @@ def test_a_rescuer_needs_nothing_but_the_row(make: Factory, store: Store, clock:
     assert make.settle(end, only_expired=True) == {run.id}
 
 
-def test_when_the_next_lease_could_lapse_is_known(make: Factory, store: Store, clock: ManualClock) -> None:
+def test_when_the_next_lease_could_lapse_is_known(make: Factory, store: Store, clock: TestClock) -> None:
     assert store.next_lapse_us() is None
     make.running()
     clock.advance(5)
@@ -189,7 +242,7 @@ def test_when_the_next_lease_could_lapse_is_known(make: Factory, store: Store, c
     assert store.next_lapse_us() == -us(5)
 
 
-def test_a_job_may_outlive_every_worker(make: Factory, store: Store, clock: ManualClock) -> None:
+def test_a_job_may_outlive_every_worker(make: Factory, store: Store, clock: TestClock) -> None:
     """I5: whatever happens, the token only grows."""
     job_id = make.enqueue()
     tokens: list[int] = []
@@ -210,14 +263,14 @@ def add_worker(store: Store, worker_id: str = WORKER, **options: object) -> None
     store.add_worker(worker_id, ME, **(how | options))  # type: ignore[arg-type]
 
 
-def test_a_worker_is_on_record_from_start_to_stop(make: Factory, store: Store, clock: ManualClock) -> None:
+def test_a_worker_is_on_record_from_start_to_stop(make: Factory, store: Store, clock: TestClock) -> None:
     add_worker(store)
     assert store.workers() == [
         WorkerRecord(
             id=WORKER,
             process=ME,
-            started_at=clock.now,
-            seen_at=clock.now,
+            started_at=clock.now_us(),
+            seen_at=clock.now_us(),
             lease_us=us(LEASE),
             queues="default",
             tasks="send",
@@ -233,7 +286,7 @@ def test_a_worker_is_on_record_from_start_to_stop(make: Factory, store: Store, c
     assert store.workers() == []
 
 
-def test_a_worker_says_that_it_lives_and_hears_what_comes(make: Factory, store: Store, clock: ManualClock) -> None:
+def test_a_worker_says_that_it_lives_and_hears_what_comes(make: Factory, store: Store, clock: TestClock) -> None:
     add_worker(store)
     clock.advance(7)
     assert [worker.silent_us for worker in store.workers()] == [us(7)]
@@ -259,7 +312,7 @@ def test_a_worker_says_whether_it_needs_waking(store: Store) -> None:
 
 
 def test_workers_long_silent_are_forgotten_unless_they_hold_something(
-    make: Factory, store: Store, clock: ManualClock
+    make: Factory, store: Store, clock: TestClock
 ) -> None:
     add_worker(store)
     add_worker(store, OTHER_WORKER)
@@ -271,26 +324,26 @@ def test_workers_long_silent_are_forgotten_unless_they_hold_something(
     assert {worker.id for worker in store.workers()} == {WORKER, new}
 
 
-def test_counts_say_how_many_jobs_stand_where(make: Factory, store: Store, raw: Raw, clock: ManualClock) -> None:
+def test_counts_say_how_many_jobs_stand_where(make: Factory, store: Store, raw: Raw, clock: TestClock) -> None:
     make.ended("failed")
     make.ended("succeeded")
     parked = make.running()
     store.park(parked.id, parked.token, reason="arguments", detail="", mark="")
     make.running("a", tenant="acme")
-    start = clock.now
+    start = clock.now_us()
     make.enqueue()
     clock.advance(1)
     make.enqueue()
     make.enqueue(delay_us=us(5))
     counts = store.counts()
     assert counts.waiting == [("default", "", "send", 2, start)]
-    assert counts.scheduled == [("default", "", "send", 1, clock.now + us(5))]
+    assert counts.scheduled == [("default", "", "send", 1, clock.now_us() + us(5))]
     assert counts.running == [("default", "acme", "a", 1, start)]
     assert counts.parked == {"arguments": 1}
     assert counts.ended == {State.FAILED: 1, State.SUCCEEDED: 1}
 
 
-def test_whether_anything_is_left_to_do(make: Factory, store: Store, clock: ManualClock) -> None:
+def test_whether_anything_is_left_to_do(make: Factory, store: Store, clock: TestClock) -> None:
     assert not store.anything_left("default")
     make.enqueue(queue="other")
     assert not store.anything_left("default")

@@ -13,7 +13,8 @@ import pytest
 from duly.domain.records import Claimed, Settled
 from duly.domain.states import State
 from duly.store.store import Store
-from tests.clock import ManualClock, us
+from duly.testing import TestClock
+from tests.clock import us
 from tests.store.factory import (
     LEASE,
     OTHER_WORKER,
@@ -47,22 +48,22 @@ def everything(raw: Raw) -> dict[str, list[tuple[Any, ...]]]:
 
 @pytest.mark.requirement("B6", "C8")
 @pytest.mark.parametrize("state", ["succeeded", "failed", "cancelled"])
-def test_a_run_that_was_the_last_ends_its_job(make: Factory, clock: ManualClock, state: str) -> None:
+def test_a_run_that_was_the_last_ends_its_job(make: Factory, clock: TestClock, state: str) -> None:
     job = make.running()
     clock.advance(3)
     settled = Settled(job.id, job.token, state, state, ran_us=us(2), age_us=us(1), reason="because")
     assert make.settle(settled) == {job.id}
     found = make.get(job.id)
-    assert (found.state, found.reason, found.finished_at) == (State(state), "because", clock.now - us(1))
+    assert (found.state, found.reason, found.finished_at) == (State(state), "because", clock.now_us() - us(1))
     assert (found.attempt, found.token, found.crashes) == (1, 1, 0)
 
 
 @pytest.mark.requirement("B4", "C8")
-def test_a_failure_with_attempts_left_is_queued_again_later(make: Factory, clock: ManualClock) -> None:
+def test_a_failure_with_attempts_left_is_queued_again_later(make: Factory, clock: TestClock) -> None:
     job = make.running()
     assert make.settle(retried(job, 60, error="oops")) == {job.id}
     found = make.get(job.id)
-    assert (found.state, found.attempt, found.run_at) == (State.SCHEDULED, 1, clock.now + us(60))
+    assert (found.state, found.attempt, found.run_at) == (State.SCHEDULED, 1, clock.now_us() + us(60))
 
 
 @pytest.mark.requirement("B4")
@@ -79,7 +80,7 @@ def test_a_failure_without_attempts_left_ends_the_job_with_its_error(make: Facto
 
 
 @pytest.mark.requirement("B4")
-def test_attempts_count_the_runs(make: Factory, store: Store, clock: ManualClock) -> None:
+def test_attempts_count_the_runs(make: Factory, store: Store, clock: TestClock) -> None:
     make.enqueue()
     for attempt in (1, 2, 3):
         job = make.take()
@@ -89,7 +90,7 @@ def test_attempts_count_the_runs(make: Factory, store: Store, clock: ManualClock
         store.promote()
 
 
-def test_snoozing_counts_no_attempt_but_moves_the_token_on(make: Factory, store: Store, clock: ManualClock) -> None:
+def test_snoozing_counts_no_attempt_but_moves_the_token_on(make: Factory, store: Store, clock: TestClock) -> None:
     make.enqueue()
     for token in (1, 2, 3):
         job = make.take()
@@ -100,13 +101,13 @@ def test_snoozing_counts_no_attempt_but_moves_the_token_on(make: Factory, store:
         store.promote()
 
 
-def test_releasing_gives_the_job_back_to_its_place_unharmed(make: Factory, clock: ManualClock) -> None:
+def test_releasing_gives_the_job_back_to_its_place_unharmed(make: Factory, clock: TestClock) -> None:
     job = make.running()
     clock.advance(1)
     other = make.enqueue()
     make.settle(released(job))
     found = make.get(job.id)
-    assert (found.state, found.attempt, found.run_at) == (State.QUEUED, 0, clock.now - us(1))
+    assert (found.state, found.attempt, found.run_at) == (State.QUEUED, 0, clock.now_us() - us(1))
     again = make.claim(2)
     assert [(each.id, each.token, each.attempt) for each in again] == [(job.id, 2, 1), (other, 1, 1)]
 
@@ -130,7 +131,7 @@ def test_a_crash_is_counted_apart_from_attempts(make: Factory) -> None:
     assert (found.state, found.attempt, found.crashes) == (State.QUEUED, 1, 1)
 
 
-def test_a_run_that_ends_resets_the_crashes(make: Factory, store: Store, clock: ManualClock) -> None:
+def test_a_run_that_ends_resets_the_crashes(make: Factory, store: Store, clock: TestClock) -> None:
     make.settle(crashed(make.running()))
     job = make.take()
     assert job.crashes == 1
@@ -338,7 +339,7 @@ def test_a_parked_job_that_was_asked_to_stop_ends(make: Factory, store: Store) -
 
 
 @pytest.mark.requirement("D9")
-def test_every_run_is_on_record(make: Factory, store: Store, clock: ManualClock) -> None:
+def test_every_run_is_on_record(make: Factory, store: Store, clock: TestClock) -> None:
     make.enqueue()
     job = make.take()
     clock.advance(5)
@@ -348,20 +349,20 @@ def test_every_run_is_on_record(make: Factory, store: Store, clock: ManualClock)
     again = make.take(worker=OTHER_WORKER)
     make.settle(succeeded(again, ran_us=0, result='{"ok": true}'))
     first, second = store.runs_of(job.id)
-    ended = clock.now - us(2)
+    ended = clock.now_us() - us(2)
     assert first == (job.id, 1, 1, "failed", ended - us(3), ended, WORKER, "E", "oops", "tb", None, "line")
     assert (second.attempt, second.outcome, second.worker_id) == (2, "succeeded", OTHER_WORKER)
     assert second.result == '{"ok": true}'
-    assert (second.started_at, second.finished_at) == (clock.now, clock.now)
+    assert (second.started_at, second.finished_at) == (clock.now_us(), clock.now_us())
     assert store.last_run(job.id) == second
 
 
-def test_a_run_that_never_started_is_on_record_from_its_claim(make: Factory, store: Store, clock: ManualClock) -> None:
+def test_a_run_that_never_started_is_on_record_from_its_claim(make: Factory, store: Store, clock: TestClock) -> None:
     job = make.running()
     clock.advance(4)
     make.settle(crashed(job))
     (run,) = store.runs_of(job.id)
-    assert (run.started_at, run.finished_at) == (clock.now - us(4), clock.now)
+    assert (run.started_at, run.finished_at) == (clock.now_us() - us(4), clock.now_us())
 
 
 def test_recent_runs_can_be_asked_for_by_task_and_tenant(make: Factory, store: Store) -> None:
@@ -392,10 +393,10 @@ def test_texts_of_a_run_come_back_whole(make: Factory, store: Store) -> None:
 
 
 @pytest.mark.requirement("B9")
-def test_rollups_count_every_run_exactly_once(make: Factory, store: Store, clock: ManualClock) -> None:
+def test_rollups_count_every_run_exactly_once(make: Factory, store: Store, clock: TestClock) -> None:
     """Against a plain count in Python, over random ends of random jobs by two stores at once."""
     chance, expected = random.Random(9), dict[tuple[str, str, str], Counter[str]]()
-    minute = clock.now - clock.now % us(60)
+    minute = clock.now_us() - clock.now_us() % us(60)
     other = Store(store.database)
     for _ in range(12):
         for _ in range(8):
@@ -407,9 +408,9 @@ def test_rollups_count_every_run_exactly_once(make: Factory, store: Store, clock
                     settled = chance.choice(list(SETTLES.values()))(job, ran_us=us(chance.choice([0, 0.5, 3])))
                     clock.advance(chance.choice([0, 4]))
                     assert chance.choice([store, other]).settle([settled]) == {job.id}
-                    count(expected, clock.now, job, settled)
+                    count(expected, clock.now_us(), job, settled)
         store.promote()
-    found = {tuple(row[:3]): row[3:] for row in store.usage(minute, clock.now + 1)}
+    found = {tuple(row[:3]): row[3:] for row in store.usage(minute, clock.now_us() + 1)}
     names = [*COUNTS, *[f"wait_{ms}" for ms in WAITS_MS], "wait_more"]
     assert found.keys() == expected.keys()
     for key, counts in expected.items():
@@ -432,8 +433,8 @@ def count(into: dict[tuple[str, str, str], Counter[str]], now: int, job: Claimed
     counts[next((f"wait_{ms}" for ms in WAITS_MS if waited < ms * 1_000), "wait_more")] += 1
 
 
-def test_rollups_are_kept_by_the_minute_in_which_a_run_ended(make: Factory, store: Store, clock: ManualClock) -> None:
-    start = clock.now
+def test_rollups_are_kept_by_the_minute_in_which_a_run_ended(make: Factory, store: Store, clock: TestClock) -> None:
+    start = clock.now_us()
     make.ended()
     clock.advance(60)
     make.ended()
@@ -442,15 +443,17 @@ def test_rollups_are_kept_by_the_minute_in_which_a_run_ended(make: Factory, stor
     assert store.usage(start + us(120), start + us(180)) == []
 
 
-def test_usage_can_be_asked_for_one_tenant(make: Factory, store: Store, clock: ManualClock) -> None:
+def test_usage_can_be_asked_for_one_tenant(make: Factory, store: Store, clock: TestClock) -> None:
     make.ended(tenant="acme")
     make.ended(tenant="corp")
-    assert [row[:4] for row in store.usage(clock.now, clock.now + 1, "acme")] == [("acme", "default", "send", 1)]
+    assert [row[:4] for row in store.usage(clock.now_us(), clock.now_us() + 1, "acme")] == [
+        ("acme", "default", "send", 1)
+    ]
 
 
-def test_counts_of_usage_are_whole_numbers(make: Factory, store: Store, clock: ManualClock) -> None:
+def test_counts_of_usage_are_whole_numbers(make: Factory, store: Store, clock: TestClock) -> None:
     make.ended()
-    (row,) = store.usage(clock.now, clock.now + 1)
+    (row,) = store.usage(clock.now_us(), clock.now_us() + 1)
     assert {type(value) for value in row[3:]} == {int}
 
 

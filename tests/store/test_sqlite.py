@@ -29,8 +29,10 @@ from duly.store import filesystem, ops_enqueue, sqlite
 from duly.store.call import Call, Dialect, Op
 from duly.store.database import Hint
 from duly.store.foreign import run_on
+from duly.store.lockfile import LockFile
 from duly.store.sqlite import SqliteDatabase
 from duly.store.sqlite_wake import LOOK_EVERY
+from duly.store.statements import Compiled, load
 from duly.store.store import Store
 from tests.clock import TickingClock
 from tests.store import invariants
@@ -212,7 +214,7 @@ def test_a_thread_told_to_stop_while_it_commits_for_others_harms_none_of_them(st
 def test_a_write_waits_for_the_lock_of_another_process_and_then_goes_on(path: Path) -> None:
     database = SqliteDatabase(path, SystemClock(), busy_seconds=20)
     store = Store(database)
-    store.counts()
+    store.migrate()
     lock = os.open(f"{path}-duly.lock", os.O_RDWR)
     fcntl.flock(lock, fcntl.LOCK_EX)
     with ThreadPoolExecutor(1) as pool:
@@ -230,11 +232,70 @@ def test_in_a_callers_transaction_too_a_job_whose_time_comes_between_two_stateme
     database = SqliteDatabase(path, clock)
     caller = sqlite3.connect(path, isolation_level=None)
     for ahead in range(1, 20):
-        job = new_job(run_at=clock.now + ahead)
+        job = new_job(run_at=clock.now_us() + ahead)
         run_on(caller, lambda job=job: ops_enqueue.enqueue(Dialect.SQLITE, job), database=database)  # type: ignore[misc]
     caller.close()
     database.close()
     assert job_count(path) == 19
+
+
+def test_every_statement_has_a_plain_mark_for_each_parameter() -> None:
+    """Python 3.12 to 3.12.3 take ?1 for a named parameter, warn each time, and promise to refuse it."""
+    compiled = Compiled(Dialect.SQLITE, "question", "duly", server_clock=False)
+    for name in load(Dialect.SQLITE):
+        sql, order = compiled.get(name)
+        assert sql.count("?") == len(order), name
+        assert not re.search(r"\?\d", sql), name
+
+
+# -- a long lane ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("statement, searched", [("next_task", "tenant=? AND task>?"), ("next_tenant", "tenant>?")])
+def test_the_next_lane_is_searched_for_by_the_index(path: Path, statement: str, searched: str) -> None:
+    sql, order = Compiled(Dialect.SQLITE, "question", "duly", server_clock=False).get(statement)
+    connection = sqlite3.connect(path)
+    plan = [str(row[3]) for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}", ("",) * len(order))]
+    connection.close()
+    assert len(plan) == 1
+    assert plan[0].startswith("SEARCH")
+    assert plan[0].endswith(f"USING PRIMARY KEY (queue=? AND suspect=? AND {searched})")
+
+
+def test_to_see_which_lanes_have_jobs_takes_no_longer_for_a_long_one(path: Path) -> None:
+    """Counted in the steps of SQLite's machine, each of which is far less than one row."""
+    steps = 0
+
+    def count() -> None:
+        nonlocal steps
+        steps += 1
+
+    def connect(file: str) -> sqlite3.Connection:
+        connection = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
+        connection.set_progress_handler(count, 1)
+        return connection
+
+    def steps_to_look() -> int:
+        nonlocal steps
+        before = steps
+        assert [lane for lane, _ in looking.lanes("default")] == lanes
+        return steps - before
+
+    lanes = [Lane(tenant, task) for tenant in ("", "a", "b") for task in ("t", "u")]
+    looking, writing = Store(SqliteDatabase(path, SystemClock(), connect=connect)), Store.open(f"sqlite:///{path}")
+    for lane in lanes:
+        writing.enqueue_many(NewJob(id="", task=lane.task, args="{}", tenant=lane.tenant), fresh_rows(10))
+    looking.lanes("default")
+    short = steps_to_look()
+    for lane in (lanes[0], lanes[3]):
+        writing.enqueue_many(NewJob(id="", task=lane.task, args="{}", tenant=lane.tenant), fresh_rows(50_000))
+    assert steps_to_look() < 1.2 * short
+    looking.close()
+    writing.close()
+
+
+def fresh_rows(n: int) -> list[tuple[str, str, str | None]]:
+    return [(job_id, "{}", None) for job_id in uuid7_many(n)]
 
 
 # -- locked, read-only, not a database ----------------------------------------------------------------------------
@@ -254,13 +315,40 @@ def test_a_file_locked_by_another_program_is_named_and_mends_itself(store: Store
 
 
 def test_a_process_that_stopped_while_it_wrote_is_hinted_at(store: Store, path: Path) -> None:
-    store.counts()
+    store.migrate()
     lock = os.open(f"{path}-duly.lock", os.O_RDWR)
     fcntl.flock(lock, fcntl.LOCK_EX)
     with pytest.raises(DatabaseUnavailable, match=r"held by another process.*SIGSTOP"):
         store.enqueue(new_job())
     os.close(lock)
     assert store.enqueue(new_job()).created
+
+
+def test_a_first_look_at_tables_that_fit_waits_for_no_writer(path: Path) -> None:
+    """Somebody who only looks (a dashboard, `duly list`) neither waits for a long write nor makes one wait."""
+    writer = sqlite3.connect(path, isolation_level=None)
+    held = LockFile(path.with_name(path.name + "-duly.lock"))
+    store = Store(SqliteDatabase(path, SystemClock(), busy_seconds=0.2))
+    with held.held(1):
+        writer.execute("BEGIN IMMEDIATE")
+        assert store.counts().ended == {}
+        assert store.workers() == []
+        with pytest.raises(DatabaseUnavailable):
+            store.enqueue(new_job())
+        writer.execute("COMMIT")
+    assert store.enqueue(new_job()).created
+    held.close()
+    writer.close()
+    store.close()
+
+
+def test_a_first_look_makes_the_tables_where_there_are_none(tmp_path: Path) -> None:
+    for name in ("absent.db", "empty.db"):
+        (tmp_path / "empty.db").touch()
+        store = Store.open(f"sqlite:///{tmp_path / name}")
+        assert store.counts().ended == {}
+        assert store.enqueue(new_job()).created
+        store.close()
 
 
 def test_the_write_lock_is_taken_before_the_first_look(store: Store, path: Path) -> None:
@@ -541,7 +629,7 @@ def test_a_checkpoint_that_fails_does_not_unsay_the_commit(
     database: SqliteDatabase, store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite, "CHECKPOINT_BYTES", 0)
-    store.counts()
+    store.migrate()
     writer = database._writer
 
     class Failing:
@@ -655,10 +743,12 @@ def test_a_fork_in_the_middle_of_a_write_does_not_block_the_child(store: Store) 
     with ThreadPoolExecutor(1) as pool:
         writing = pool.submit(store.run, hold)
         holding.wait(20)
-        said = in_child(lambda: str(len(store.counts().waiting)))
+        said = in_child(lambda: str(store.enqueue(new_job()).created))
+        seen = in_child(lambda: str(len(store.counts().waiting)))
         go_on.set()
         writing.result()
     assert "held by another process" in said
+    assert seen == "0", "to look it need not wait"
     assert in_child(lambda: str(len(store.counts().waiting))) == "1"
 
 

@@ -17,7 +17,8 @@ from duly.domain.unique import dedupe_key
 from duly.store import ops_enqueue
 from duly.store.call import Op
 from duly.store.store import Store
-from tests.clock import ManualClock, us
+from duly.testing import TestClock
+from tests.clock import us
 from tests.store.factory import SETTLES, Factory, released, retried, snoozed, succeeded
 from tests.store.raw import Raw
 
@@ -92,7 +93,7 @@ def test_scope_queued_frees_the_key_when_the_job_starts(make: Factory) -> None:
 
 
 @pytest.mark.requirement("B5")
-def test_scope_window_holds_the_key_for_its_time_whatever_becomes_of_the_job(make: Factory, clock: ManualClock) -> None:
+def test_scope_window_holds_the_key_for_its_time_whatever_becomes_of_the_job(make: Factory, clock: TestClock) -> None:
     first = make.unique(scope="window", unique_window_us=HOUR)
     make.finish(make.take())
     clock.advance(3599)
@@ -142,7 +143,7 @@ def test_deleting_a_job_within_its_window_frees_the_key(make: Factory, store: St
     assert make.unique(scope="window", unique_window_us=HOUR).created
 
 
-def test_a_job_is_not_pruned_while_a_key_names_it(make: Factory, store: Store, clock: ManualClock) -> None:
+def test_a_job_is_not_pruned_while_a_key_names_it(make: Factory, store: Store, clock: TestClock) -> None:
     first = make.unique(scope="window", unique_window_us=HOUR)
     make.finish(make.take())
     clock.advance(60)
@@ -167,7 +168,7 @@ def test_newest_arguments_win_while_the_job_waits(make: Factory, raw: Raw, mode:
     assert raw.count("jobs") == 1
 
 
-def test_replace_keeps_the_place_in_the_queue(make: Factory, clock: ManualClock) -> None:
+def test_replace_keeps_the_place_in_the_queue(make: Factory, clock: TestClock) -> None:
     first = make.unique(mode="replace")
     clock.advance(1)
     other = make.enqueue()
@@ -175,7 +176,7 @@ def test_replace_keeps_the_place_in_the_queue(make: Factory, clock: ManualClock)
     assert [job.id for job in make.claim(2)] == [first.id, other]
 
 
-def test_debounce_moves_the_job_to_the_new_time(make: Factory, store: Store, clock: ManualClock) -> None:
+def test_debounce_moves_the_job_to_the_new_time(make: Factory, store: Store, clock: TestClock) -> None:
     first = make.unique(mode="debounce", delay_us=us(10))
     for _ in range(5):
         clock.advance(9)
@@ -187,7 +188,7 @@ def test_debounce_moves_the_job_to_the_new_time(make: Factory, store: Store, clo
     assert make.take().id == first.id
 
 
-def test_debounce_without_a_delay_sends_the_job_to_the_end_of_its_lane(make: Factory, clock: ManualClock) -> None:
+def test_debounce_without_a_delay_sends_the_job_to_the_end_of_its_lane(make: Factory, clock: TestClock) -> None:
     first = make.unique(mode="debounce")
     clock.advance(1)
     other = make.enqueue()
@@ -263,7 +264,7 @@ def test_the_job_set_aside_goes_into_its_lane_however_the_run_ends(make: Factory
     assert not make.unique().created
 
 
-def test_the_job_set_aside_waits_while_the_first_retries(make: Factory, store: Store, clock: ManualClock) -> None:
+def test_the_job_set_aside_waits_while_the_first_retries(make: Factory, store: Store, clock: TestClock) -> None:
     first = keep_latest(make)
     running = make.take()
     second = keep_latest(make, '{"v": 2}')
@@ -387,7 +388,7 @@ def test_a_worker_that_lost_its_lease_cannot_touch_the_key(make: Factory, store:
 
 @pytest.mark.parametrize("scope", ["live", "queued", "window"])
 def test_an_operators_retry_into_a_held_key_names_the_holder(
-    make: Factory, store: Store, clock: ManualClock, scope: str
+    make: Factory, store: Store, clock: TestClock, scope: str
 ) -> None:
     first = make.unique(scope=scope, unique_window_us=HOUR if scope == "window" else None)
     make.finish(make.take(), "failed")

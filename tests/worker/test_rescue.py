@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from duly import Backoff, Duly, State
+from duly.domain.clock import SystemClock
 from duly.domain.errors import DatabaseError
 from duly.domain.ids import uuid7
 from duly.domain.records import Lane, ProcessIdentity, Settled
@@ -221,10 +222,42 @@ def test_a_worker_of_an_earlier_boot_is_gone_where_all_are_on_one_host(
     with jobs.worker():
         if not database_kind.is_postgres:
             assert job.wait(5) == 1
-            assert dead not in [worker.id for worker in jobs.workers()]
+            eventually(lambda: dead not in [worker.id for worker in jobs.workers()])  # struck off after its runs
             return
         never(lambda: job.refresh().state is not State.RUNNING, 1.5)
     assert job.refresh().state is State.RUNNING, "another machine may have this host's name: only its lease tells"
+
+
+class AnotherBoot(SystemClock):
+    """The clocks of a boot that began long before this one."""
+
+    def lease_us(self) -> int:
+        return super().lease_us() + 10**13
+
+    def now_us(self) -> int:
+        return super().now_us() - super().lease_us() - 10**9
+
+
+@pytest.mark.parametrize("how", ["worker", "tick"])
+def test_a_run_of_an_earlier_boot_whose_worker_is_not_on_record_runs_again(sqlite_url: str, how: str) -> None:
+    with opened(sqlite_url) as jobs:
+
+        @jobs.task
+        def work() -> int:
+            return 1
+
+        job = work.enqueue()
+        before = Store.open(sqlite_url, clock=AnotherBoot())
+        assert before.claim("default", [Lane("", "work")], 1, worker_id=uuid7(), lease_us=15_000_000)
+        before.close()
+        if how == "tick":
+            jobs.tick(5)
+            jobs.tick(5)
+            assert job.refresh().state is State.SUCCEEDED
+        else:
+            with jobs.worker(lease=1):
+                assert job.wait(10) == 1
+        assert [run.outcome for run in job.runs] == ["crashed", "succeeded"]
 
 
 def test_who_is_gone_is_told_by_boot_namespace_pid_and_start(monkeypatch: pytest.MonkeyPatch) -> None:

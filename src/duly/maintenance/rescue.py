@@ -22,9 +22,17 @@ PAGE = 500
 
 def rescue_lapsed(store: Store, *, lease_us: int, crash_limit: int) -> int:
     """Settle the runs whose lease or deadline has passed. Returns how many were rescued."""
+    rescued = rescue_after_boot(store, lease_us=lease_us, crash_limit=crash_limit)
     if store.database.unbroken_us() < lease_us:
-        return 0
-    return _settle_all(store, lambda n: store.lapsed(lease_us, n), crash_limit=crash_limit, only_expired=True)
+        return rescued
+    lapsed = partial(store.lapsed, lease_us)
+    return rescued + _settle_all(store, lapsed, crash_limit=crash_limit, only_expired=True)
+
+
+def rescue_after_boot(store: Store, *, lease_us: int, crash_limit: int) -> int:
+    """Settle the runs that were under way when this machine was last switched off. Returns how many were rescued."""
+    found = partial(store.held_before_boot, lease_us)
+    return _settle_all(store, found, crash_limit=crash_limit, only_expired=False)
 
 
 def rescue_silent(store: Store, silent: set[tuple[str, int]], *, lease_us: int, crash_limit: int) -> int:

@@ -147,7 +147,7 @@ class Aiosqlite:
     """The caller's aiosqlite connection."""
 
     dialect = Dialect.SQLITE
-    style = "numbered"
+    style = "question"
 
     def __init__(self, connection: aiosqlite.Connection, around: Around) -> None:
         self._connection = connection

@@ -70,7 +70,7 @@ class Sqlite3:
     """The caller's `sqlite3.Connection`."""
 
     dialect = Dialect.SQLITE
-    style = "numbered"
+    style = "question"
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -196,7 +196,7 @@ def connection_of(session: sqlalchemy.orm.Session) -> sqlalchemy.Connection:
 def dialect_and_style(name: str, driver: str) -> tuple[Dialect, str]:
     """What SQL, and with which parameters, goes through one of SQLAlchemy's drivers."""
     if name == "sqlite":
-        return Dialect.SQLITE, "numbered"
+        return Dialect.SQLITE, "question"
     if name == "postgresql" and driver in _SQLALCHEMY_STYLES:
         return Dialect.POSTGRES, _SQLALCHEMY_STYLES[driver]
     raise InvalidOption(

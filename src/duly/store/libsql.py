@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from duly.domain.errors import ConfigurationError
 
-_MARK = re.compile(r"\?(\d+)")
+_MARK = re.compile(r"\?")
 _CONSTRAINT = re.compile(r"constraint failed", re.I)
 
 
@@ -43,11 +43,12 @@ class LibsqlConnection:
         return bool(self._inner.in_transaction)
 
     def execute(self, sql: str, params: Sequence[object] = ()) -> LibsqlRows:
-        """Run one statement, with parameters marked ?1, ?2, ..."""
-        wide = {at for at, value in enumerate(params, 1) if type(value) is int and not -(2**31) <= value < 2**31}
-        if wide:
-            sql = _MARK.sub(lambda mark: f"CAST({mark[0]} AS INTEGER)" if int(mark[1]) in wide else mark[0], sql)
-            params = [str(value) if at in wide else value for at, value in enumerate(params, 1)]
+        """Run one statement, with a ? for each parameter, and nowhere else."""
+        wide = [type(value) is int and not -(2**31) <= value < 2**31 for value in params]
+        if any(wide):
+            marks = iter(wide)
+            sql = _MARK.sub(lambda mark: "CAST(? AS INTEGER)" if next(marks) else "?", sql)
+            params = [str(value) if each else value for value, each in zip(params, wide, strict=True)]
         try:
             return LibsqlRows(self._inner.execute(sql, tuple(params)))
         except ValueError as error:

@@ -13,6 +13,9 @@ from duly.store.call import Call, Dialect, Op, Row, Value
 from duly.store.ops_enqueue import MOVES, Unstarted, move_to, requeue, take_unstarted
 from duly.store.ops_settle import end_unstarted, retake_key
 
+END_OF_TIME = 2**40  # in seconds
+LONGEST_SPAN = 4**11  # seconds: beyond these 48 days all the rest is looked at at once
+
 
 def job_record(row: Row) -> JobRecord:
     """Make a record of one row of the `get_job` or list statement."""
@@ -35,10 +38,28 @@ def runs_of(job_id: str) -> Op[list[RunRecord]]:
     return [RunRecord._make(row) for row in rows]
 
 
-def recent_runs(task: str | None, tenant: str | None, n: int) -> Op[list[RunRecord]]:
-    """The newest runs."""
-    rows = yield Call("recent_runs", {"task": task, "tenant": tenant, "n": n})
-    return [RunRecord._make(row) for row in rows]
+def recent_runs(dialect: Dialect, task: str | None, tenant: str | None, n: int) -> Op[list[RunRecord]]:
+    """The runs that ended last, newest first.
+
+    PostgreSQL knows only by a summary which pages hold runs of some time: there we go back in ever longer spans, and
+    leap over times in which nothing ended.
+    """
+    params: dict[str, Value] = {"task": task, "tenant": tenant, "n": n}
+    if dialect is Dialect.SQLITE:
+        return [RunRecord._make(row) for row in (yield Call("recent_runs", params))]
+    clock = yield Call("clock", {"queue": "", "horizon": 0})
+    found: list[RunRecord] = []
+    newest, until, span = int(str(clock[0][0])) // 1_000_000 + 1, END_OF_TIME, 1
+    while True:
+        activity = yield Call("last_activity", params | {"until_second": until})
+        if activity[0][0] is not None:
+            newest = min(newest, int(str(activity[0][0])))
+        since = newest - span if span <= LONGEST_SPAN else 0
+        within: dict[str, Value] = {"from_second": since, "until_second": until, "n": n - len(found)}
+        found += [RunRecord._make(row) for row in (yield Call("recent_runs", params | within))]
+        if len(found) >= n or since <= 0:
+            return found
+        newest, until, span = since, since, span * 4
 
 
 def cancel(dialect: Dialect, job_id: str, reason: str) -> Op[tuple[str, str | None]]:

@@ -209,6 +209,14 @@ def held_by_dead(worker_id: str, n: int) -> Op[list[Lapsed]]:
     return [Lapsed._make(row) for row in rows]
 
 
+def held_before_boot(dialect: Dialect, *, lease_us: int, n: int) -> Op[list[Lapsed]]:
+    """Find the runs that an earlier boot of this machine left, their leases far ahead on a clock that began anew."""
+    if dialect is Dialect.POSTGRES:  # its leases are by the server's wall clock, and its workers on many machines
+        return []
+    rows = yield Call("held_before_boot", {"lease_us": lease_us, "n": n})
+    return [Lapsed._make(row) for row in rows]
+
+
 def park(dialect: Dialect, *, job_id: str, token: int, reason: str, detail: str, mark: str) -> Op[bool]:
     """Set a claimed job aside with the reason, no attempt counted. Returns whether the token still held.
 

@@ -1,7 +1,7 @@
 """PostgreSQL by psycopg: a few connections of our own, opened when needed, replaced when lost.
 
 Each operation is one autocommit statement or one short transaction. Nothing rests on session state, so a pooler in
-transaction mode may sit between; prepared statements are given up where it does not carry them.
+transaction mode may sit between; where one does, nothing is prepared: another client would find it on its connection.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ PLANNER = (
 )
 _DIRECT = {"store_job", "any_idle", "notify"}
 _AGAIN = {"40001", "40P01", "55P03"}
+_ALREADY_THERE = "23505"
 _NO_PREPARED = {"26000", "42P05", "08P01"}
 _LOST = ("08", "57P")
 
@@ -70,6 +71,7 @@ class PostgresDatabase:
         self._compiled = Compiled(Dialect.POSTGRES, "pyformat", schema, server_clock=not clock.manual)
         self._direct = Compiled(Dialect.POSTGRES, "dollar", schema, server_clock=True)
         self._prepare: int | None = 0
+        self._pooled: bool | None = None
         self._options = PLANNER
         self._abandoned: list[object] = []
         self._children: list[PostgresDatabase] = []
@@ -113,6 +115,8 @@ class PostgresDatabase:
                 f"cannot connect to {self.safe_url}: {_first_line(error)}. "
                 "Check the address and that the server is running"
             ) from error
+        if self._pooled is None and (pooled := _is_pooled(connection)) is not None:
+            self._pooled, self._prepare = pooled, None if pooled else self._prepare
         connection.prepare_threshold = self._prepare
         connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
         for name in ("uuid", "json"):
@@ -152,15 +156,16 @@ class PostgresDatabase:
     def write(self, op: Callable[[], Op[R]], *, atomic: bool = True, again: bool = True) -> R:
         """Run an operation in a transaction of its own; again after a conflict, or a lost connection if it may be."""
         psycopg = _import_psycopg()
-        tried = 0
+        tried, before = 0, None
         while True:
             tried += 1
             try:
                 return self._run(op, atomic)
             except psycopg.Error as error:
                 self._note(error)
-                if not self._may_try_again(error, tried, again):
+                if not self._may_try_again(error, tried, again, before):
                     raise self._explain(error) from error
+                before = error.sqlstate
             except DatabaseUnavailable:
                 self._unbroken_since = None
                 if not again or tried >= TRIES:
@@ -191,9 +196,13 @@ class PostgresDatabase:
         if error.sqlstate in _NO_PREPARED and self._prepare is not None:
             self._prepare = None
 
-    def _may_try_again(self, error: psycopg.Error, tried: int, again: bool) -> bool:
+    def _may_try_again(self, error: psycopg.Error, tried: int, again: bool, before: str | None) -> bool:
         if tried >= TRIES:
             return False
+        if error.sqlstate == _ALREADY_THERE:
+            # An earlier try, its connection lost, was still under way and has now been committed: the next one finds
+            # its rows. Found once more they are somebody else's, or twice in one batch.
+            return again and before != _ALREADY_THERE
         if error.sqlstate in _AGAIN or error.sqlstate in _NO_PREPARED:
             return True
         return again and isinstance(error, _import_psycopg().OperationalError)
@@ -284,7 +293,8 @@ class PostgresDatabase:
     def reserved(self, purpose: str) -> PostgresDatabase:
         """The same database by one connection that nobody else can take."""
         child = PostgresDatabase(self.url, self._clock, schema=self.schema, notify=self._notify, size=1)
-        child._checked, child._prepare, child._options = self._checked, self._prepare, self._options
+        child._checked, child._options = self._checked, self._options
+        child._pooled, child._prepare = self._pooled, self._prepare
         child._parent = self
         self._children.append(child)
         return child
@@ -373,8 +383,17 @@ class PostgresDatabase:
             return DatabaseError(
                 f"{self.safe_url}: {_first_line(error)}. Grant this user the rights to schema {self.schema}"
             )
+        if error.sqlstate in _AGAIN:
+            return DatabaseUnavailable(
+                f"other transactions stood in the way of an operation on {self.safe_url}, also when it was repeated: "
+                f"{_first_line(error)} ({error.sqlstate}). Look for one that locks schema {self.schema} for long"
+            )
         if isinstance(error, psycopg.OperationalError):
-            return DatabaseUnavailable(f"lost {self.safe_url}: {_first_line(error)}")
+            if error.sqlstate is None or error.sqlstate.startswith(_LOST):
+                return DatabaseUnavailable(f"lost {self.safe_url}: {_first_line(error)}")
+            return DatabaseUnavailable(
+                f"{self.safe_url} did not carry out an operation: {_first_line(error)} ({error.sqlstate})"
+            )
         return DatabaseError(f"PostgreSQL refused an operation: {_first_line(error)} ({error.sqlstate})")
 
 
@@ -392,6 +411,13 @@ def migration_sql(schema: str, present: int | None, applied: list[int] | None = 
             yield f"INSERT INTO \"{schema}\".schema_version (version, name) VALUES ({step.version}, '{step.name}')"  # noqa: S608
             if applied is not None:
                 applied.append(step.version)
+
+
+def _is_pooled(connection: psycopg.Connection) -> bool | None:
+    """Whether a pooler is between: then not the process that greeted us answers. None if none does."""
+    result = connection.pgconn.exec_(b"SELECT pg_backend_pid()")
+    answer = result.get_value(0, 0) if result.status == 2 else None  # TUPLES_OK
+    return None if answer is None else int(answer) != connection.pgconn.backend_pid
 
 
 def _check_answer(result: PGresult) -> None:

@@ -1,4 +1,8 @@
-"""Wakes workers on PostgreSQL: LISTEN on a connection of its own. Where a pooler swallows it, look every 200 ms."""
+"""Wakes workers on PostgreSQL: LISTEN on a connection of its own. Where a pooler swallows it, look every 200 ms.
+
+A pooler may give LISTEN and the statements after it to one server connection and yet pass no notification on. So where
+one is between (not the process that greeted us answers), a notification of our own must arrive first.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +23,7 @@ SEPARATOR = "\x1f"
 MAX_PAYLOAD = 400
 PING_EVERY = 30.0
 RECONNECT_EVERY = 2.0
+TRIAL_SECONDS = 1.0
 
 
 def channel_of(schema: str) -> str:
@@ -106,23 +111,37 @@ class PostgresWaker:
         try:
             self._connection = self._connect()
             self._connection.execute(f'LISTEN "{self._channel}"')
-            heard = self._connection.execute("SELECT 1 FROM pg_listening_channels()").fetchone()
+            heard = self._connection.execute("SELECT pg_backend_pid() FROM pg_listening_channels()").fetchone()
+            direct = heard is not None and heard[0] == self._connection.pgconn.backend_pid
+            listening = direct or (heard is not None and self._is_heard(self._connection))
         except Exception as error:
             self._drop()
             if not isinstance(error, DulyError):
                 self.polls_every = 1.0
             return False
-        if heard is None:  # a pooler gave the second statement to another server connection
+        if listening:
+            self.polls_every, self._last_heard = 10.0, now
+        else:
             self._listen, self.polls_every = False, 0.2
             self._drop()
-        else:
-            self.polls_every, self._last_heard = 10.0, now
         return True
+
+    def _is_heard(self, connection: psycopg.Connection) -> bool:
+        """Whether a notification that another connection sends arrives here."""
+        with self._connect() as other:
+            other.execute("SELECT pg_notify(%s, 'look')", (self._channel,))
+        readable([self._inner.fileno(), connection.fileno()], TRIAL_SECONDS)
+        connection.pgconn.consume_input()
+        if connection.pgconn.notifies() is not None:
+            return True
+        connection.execute(f'UNLISTEN "{self._channel}"')  # most likely where LISTEN went
+        return False
 
     def _ping(self, now: float) -> None:
         assert self._connection is not None
         try:
-            self._connection.execute("SELECT 1 FROM pg_listening_channels()").fetchone()
+            if self._connection.execute("SELECT 1 FROM pg_listening_channels()").fetchone() is None:
+                self._drop()  # whatever is between forgot it
             self._last_heard = now
         except Exception:
             self._drop()

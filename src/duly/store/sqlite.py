@@ -69,7 +69,7 @@ class SqliteDatabase:
         self._synchronous = synchronous
         self._allow_network_disk = allow_network_disk
         self._connect_with = connect or _stdlib_connect
-        self._compiled = Compiled(Dialect.SQLITE, "numbered", "duly", server_clock=False)
+        self._compiled = Compiled(Dialect.SQLITE, "question", "duly", server_clock=False)
         self._abandoned: list[object] = []
         self._reset()
 
@@ -142,15 +142,33 @@ class SqliteDatabase:
 
     def _check_tables(self) -> None:
         """Check that the tables fit this code; make them if there are none."""
-        if self._version() is None:
+        assert self._writer is not None
+        if self._version(self._writer) is None:
             self._migrate_locked()
-        migrate.check_version(self._version(), Dialect.SQLITE, f"sqlite:///{self.path}")
+        migrate.check_version(self._version(self._writer), Dialect.SQLITE, f"sqlite:///{self.path}")
         self._checked = True
 
-    def _version(self) -> int | None:
-        assert self._writer is not None
+    def _check_tables_by_reading(self) -> None:
+        """See whether the tables fit as they are, behind whoever writes. What is to be made or told is for a writer."""
+        self._check_disk()
+        if not self.path.exists():  # to read it would make an empty one
+            return
+        connection = self._open(writer=False)
         try:
-            row = self._writer.execute("SELECT max(version) FROM duly_schema_version").fetchone()
+            fits = self._version(connection) == migrate.newest(Dialect.SQLITE)
+        except sqlite3.Error:
+            fits = False
+        if not fits:
+            connection.close()
+            return
+        with self._readers_lock:
+            self._readers.append(connection)
+        self._checked = True
+
+    @staticmethod
+    def _version(connection: sqlite3.Connection) -> int | None:
+        try:
+            row = connection.execute("SELECT max(version) FROM duly_schema_version").fetchone()
         except sqlite3.OperationalError as error:
             if "no such table" in str(error):
                 return None
@@ -175,7 +193,7 @@ class SqliteDatabase:
                 "CREATE TABLE IF NOT EXISTS duly_schema_version "
                 "(version integer PRIMARY KEY, name text NOT NULL, applied_at integer NOT NULL)"
             )
-            present = self._version() or 0
+            present = self._version(writer) or 0
             if present > migrate.newest(Dialect.SQLITE):
                 migrate.check_version(present, Dialect.SQLITE, f"sqlite:///{self.path}")
             for step in migrate.migrations(Dialect.SQLITE):
@@ -183,7 +201,7 @@ class SqliteDatabase:
                     for statement in migrate.statements(step.sql):
                         writer.execute(statement)
                     row = (step.version, step.name, self._clock.now_us())
-                    writer.execute("INSERT INTO duly_schema_version VALUES (?1, ?2, ?3)", row)
+                    writer.execute("INSERT INTO duly_schema_version VALUES (?, ?, ?)", row)
                     applied.append(step.version)
             writer.execute("COMMIT")
         except Exception as error:
@@ -336,6 +354,8 @@ class SqliteDatabase:
     def read(self, op: Callable[[], Op[R]]) -> R:
         """Run an operation that changes nothing, on a connection that can change nothing."""
         self._check_fork()
+        if not self._checked:
+            self._check_tables_by_reading()
         if not self._checked:
             self.write(_nothing)
         with self._readers_lock:

@@ -99,8 +99,8 @@ def _files() -> Iterator[str]:
 class Compiled:
     """The statements of one dialect in the words of one library, each compiled when first used.
 
-    `sql(name)` is the text; `order(name)` the parameter names in the order they must be sent
-    (for libraries that take them by position).
+    `get(name)` is the text, and the parameter names in the order they must be sent (for libraries that take them by
+    position; with question marks a name is there as often as it is used).
     """
 
     def __init__(self, dialect: Dialect, style: str, schema: str, *, server_clock: bool) -> None:
@@ -130,19 +130,17 @@ class Compiled:
 
     def compile(self, sql: str) -> tuple[str, tuple[str, ...]]:
         """Compile any text written in our words (a named statement, or a caller's condition)."""
-        order: dict[str, int] = {}
+        order: list[str] = []
 
         def mark(name: str) -> str:
             if self._server_clock and name in CLOCKS:
                 return POSTGRES_NOW
-            position = order.setdefault(name, len(order) + 1)
-            match self._style:
-                case "numbered":  # sqlite3, libsql
-                    return f"?{position}"
-                case "dollar":  # asyncpg
-                    return f"${position}"
-                case _:  # psycopg
-                    return f"%({name})s"
+            if self._style == "question":  # sqlite3, libsql. Not ?1: Python 3.12 to 3.12.3 take it for a name, and warn
+                order.append(name)
+                return "?"
+            if name not in order:
+                order.append(name)
+            return f"${order.index(name) + 1}" if self._style == "dollar" else f"%({name})s"  # asyncpg; psycopg
 
         casts = self._dialect is Dialect.POSTGRES
         percent = "%%" if self._style == "pyformat" else "%"

@@ -1,11 +1,21 @@
 """The repository: what can be done with jobs, in sentences. Public, for callers who run their own loop.
 
-    store = Store.open("sqlite:///jobs.db")
-    store.enqueue(NewJob(id=uuid7(), task="send", args='{"user_id": 42}'))
-    for job in store.claim("default", [Lane("", "send")], 10, worker_id=me, lease_us=15_000_000):
-        ...
-        store.settle([Settled(job.id, job.token, "succeeded", "succeeded", ran_us=1200)])
+    from duly.domain.ids import uuid7
+    from duly.domain.records import Lane, NewJob, Settled
+    from duly.store.store import Store
 
+    me = uuid7()
+    store = Store.open("sqlite:///jobs.db")
+    store.migrate()
+    once = {"unique_key": "send 42", "unique_mode": "skip", "unique_scope": "live"}
+    store.enqueue(NewJob(id=uuid7(), task="send", args='{"user_id": 42}', **once))
+    for job in store.claim("default", [Lane("", "send")], 10, worker_id=me, lease_us=15_000_000):
+        print(f"job {job.id} runs with {job.args}")
+        settled = Settled(job.id, job.token, "succeeded", "succeeded", ran_us=1200)
+        store.settle_keyed(settled, job.hold)
+    store.close()
+
+Runs of jobs that hold no unique key (`job.hold` is 0) may be settled many at a time, by `settle`.
 Every write about a claimed job carries (id, token) and changes nothing if the token no longer holds.
 Not here: any decision (which state, when again): those are made by `duly.domain` and handed in.
 """
@@ -366,6 +376,10 @@ class Store:
         """The runs of a worker that is known to be gone."""
         return self.database.read(lambda: ops_settle.held_by_dead(worker_id, n))
 
+    def held_before_boot(self, lease_us: int, n: int = 500) -> list[Lapsed]:
+        """The runs that an earlier boot of this machine left. `lease_us`: how long leases here last."""
+        return self.database.read(lambda: ops_settle.held_before_boot(self.dialect, lease_us=lease_us, n=n))
+
     def next_lapse_us(self) -> int | None:
         """Microseconds until the next lease or deadline could pass."""
         return self.database.read(ops_upkeep.next_lapse)
@@ -457,8 +471,8 @@ class Store:
         return self.database.read(lambda: ops_jobs.runs_of(job_id))
 
     def recent_runs(self, *, task: str | None = None, tenant: str | None = None, n: int = 100) -> list[RunRecord]:
-        """The newest runs."""
-        return self.database.read(lambda: ops_jobs.recent_runs(task, tenant, n))
+        """The runs that ended last, newest first. With a filter it takes longer the more others have ended since."""
+        return self.database.read(lambda: ops_jobs.recent_runs(self.dialect, task, tenant, n))
 
     def last_run(self, job_id: str) -> RunRecord | None:
         """The last run of a job."""

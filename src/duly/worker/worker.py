@@ -17,7 +17,7 @@ from duly.domain.outcome import released
 from duly.domain.records import HOLD, ProcessIdentity, WorkerRecord
 from duly.maintenance.declare import declare
 from duly.maintenance.prune import Retention, prune_some
-from duly.maintenance.rescue import rescue_dead, rescue_lapsed, rescue_silent
+from duly.maintenance.rescue import rescue_after_boot, rescue_dead, rescue_lapsed, rescue_silent
 from duly.store.call import Dialect
 from duly.store.database import Hint, Waker
 from duly.store.store import Store
@@ -429,8 +429,9 @@ class Worker:
 
     def upkeep_now(self, silent: set[tuple[str, int]]) -> None:
         """Rescue and prune now, for ticks: there may be no worker that stays. `silent`: what had lapsed a while ago."""
+        lease_us = int(self.settings.lease * 1e6)
+        rescue_after_boot(self._store, lease_us=lease_us, crash_limit=self.settings.crash_limit)
         if silent:
-            lease_us = int(self.settings.lease * 1e6)
             rescue_silent(self._store, silent, lease_us=lease_us, crash_limit=self.settings.crash_limit)
         prune_some(self._store, self.settings.retention)
 

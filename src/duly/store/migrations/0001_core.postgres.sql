@@ -119,6 +119,8 @@ CREATE TABLE duly.runs (
     log         text,
     PRIMARY KEY (job_id, token)
 );
+-- By the second, so that a page that fills again after a prune does not change its summary for every row.
+CREATE INDEX runs_by_second ON duly.runs USING brin ((finished_at / 1000000)) WITH (pages_per_range = 32, autosummarize = on);
 
 CREATE TABLE duly.rollups (
     period_at   bigint NOT NULL,

@@ -119,6 +119,7 @@ CREATE TABLE duly_runs (
     log         text,
     PRIMARY KEY (job_id, token)
 ) WITHOUT ROWID;
+CREATE INDEX duly_runs_by_time ON duly_runs (finished_at);
 
 CREATE TABLE duly_rollups (
     period_at   integer NOT NULL,

@@ -15,11 +15,27 @@ FROM duly.runs WHERE job_id = :id::uuid ORDER BY token
 SELECT job_id, token, attempt, outcome, started_at, finished_at, worker_id, error_kind, error, traceback, result, log
 FROM duly.runs WHERE job_id = :id::uuid ORDER BY token DESC LIMIT 1
 
--- name: recent_runs The newest runs, of all jobs or of one task.
+-- name: recent_runs [sqlite] The runs that ended last, of all jobs or of one task or tenant.
 SELECT r.job_id, r.token, r.attempt, r.outcome, r.started_at, r.finished_at, r.worker_id, r.error_kind, r.error, r.traceback, r.result, r.log
-FROM duly.runs r JOIN duly.jobs j ON j.id = r.job_id
-WHERE (:task::text IS NULL OR j.task = :task::text) AND (:tenant::text IS NULL OR j.tenant = :tenant::text)
-ORDER BY r.job_id DESC, r.token DESC LIMIT :n::integer
+FROM duly.runs r
+WHERE (:task IS NULL AND :tenant IS NULL)
+   OR EXISTS (SELECT 1 FROM duly.jobs j WHERE j.id = r.job_id AND (:task IS NULL OR j.task = :task) AND (:tenant IS NULL OR j.tenant = :tenant))
+ORDER BY r.finished_at DESC, r.job_id DESC, r.token DESC LIMIT :n
+
+-- name: recent_runs [postgres] The runs that ended last in a span of seconds, of all jobs or of one task or tenant.
+SELECT r.job_id, r.token, r.attempt, r.outcome, r.started_at, r.finished_at, r.worker_id, r.error_kind, r.error, r.traceback, r.result, r.log
+FROM duly.runs r
+WHERE r.finished_at / 1000000 >= :from_second::bigint AND r.finished_at / 1000000 < :until_second::bigint
+  AND ((:task::text IS NULL AND :tenant::text IS NULL)
+   OR (SELECT (:task::text IS NULL OR j.task = :task::text) AND (:tenant::text IS NULL OR j.tenant = :tenant::text) FROM duly.jobs j WHERE j.id = r.job_id))
+ORDER BY r.finished_at DESC, r.job_id DESC, r.token DESC LIMIT :n::integer
+
+-- name: last_activity [postgres] The end of the last minute or hour, before some second, in which runs of a task or tenant, or any, ended.
+SELECT max(p.ends_at) / 1000000 FROM (VALUES (60000000::bigint), (3600000000::bigint)) AS period (us) CROSS JOIN LATERAL (
+    SELECT period_at + period.us AS ends_at FROM duly.rollups
+    WHERE period_us = period.us AND period_at < :until_second::bigint * 1000000
+      AND (:task::text IS NULL OR task = :task::text) AND (:tenant::text IS NULL OR tenant = :tenant::text)
+    ORDER BY period_at DESC LIMIT 1) p
 
 -- name: take_unstarted [postgres] Take a job that has not started out of its place.
 WITH a AS (DELETE FROM duly.scheduled WHERE id = :id::uuid RETURNING id, token, attempt, crashes, hold),

@@ -208,5 +208,12 @@ SELECT r.id, r.token, r.attempt, r.crashes, r.worker_id, j.max_attempts, j.retry
 FROM duly.running r JOIN duly.jobs j ON j.id = r.id
 WHERE r.worker_id = :worker_id::uuid ORDER BY r.id LIMIT :n::integer
 
+-- name: held_before_boot [sqlite] Runs leased before this machine was booted, when the lease clock began anew. By the wall clock they are older than the boot, by the lease clock they end later than any lease from now, and their worker has not been seen since.
+SELECT r.id, r.token, r.attempt, r.crashes, r.worker_id, j.max_attempts, j.retry, 'gone', r.hold
+FROM duly.running r JOIN duly.jobs j ON j.id = r.id
+WHERE r.claimed_at < :now - :lease_now AND r.leased_until > :lease_now + :lease_us
+  AND NOT EXISTS (SELECT 1 FROM duly.workers w WHERE w.id = r.worker_id AND w.seen_at >= :now - :lease_now)
+ORDER BY r.id LIMIT :n
+
 -- name: next_lapse When the next lease or deadline could pass.
 SELECT min(leased_until) - :lease_now, min(deadline_at) - :now FROM duly.running
