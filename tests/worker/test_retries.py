@@ -15,6 +15,8 @@ import pytest
 
 from duly import Backoff, Cancel, Duly, InvalidOption, JobFailed, Retry, Snooze, State
 from duly.domain import outcome
+from duly.domain.ids import uuid7
+from duly.domain.records import NewJob
 from tests.helpers import eventually, opened
 
 SOON = Backoff.fixed(0.02)
@@ -360,3 +362,19 @@ def test_one_run_that_cannot_be_recorded_keeps_no_other_from_it(jobs: Duly) -> N
             for n, other in enumerate(others):
                 assert other.wait(5) == n
             assert ended(jobs, job.id) is State.FAILED
+
+
+def test_a_stored_number_of_attempts_beyond_reason_does_not_cost_a_slot(jobs: Duly) -> None:
+    """Another program may write any number into the column."""
+
+    @jobs.task(retry=SOON)
+    def work(fails: bool) -> str:
+        if fails:
+            raise ValueError("no")
+        return "fine"
+
+    beyond = NewJob(id=uuid7(), task="work", args='{"fails": true}', max_attempts=2_000_000_000)
+    jobs.store.enqueue(beyond)
+    with jobs.worker(thread_slots=1):
+        eventually(lambda: jobs.get(beyond.id).attempts >= 2)
+        assert work.enqueue(fails=False).wait(5) == "fine"

@@ -195,13 +195,12 @@ class Backoff:
     @classmethod
     def from_data(cls, text: str | None, max_attempts: int) -> Backoff:
         """Return the policy stored by `to_data`. What cannot be read becomes `DEFAULT`; nothing is raised."""
-        runs = min(max(max_attempts, 1), MOST_ATTEMPTS)
         if text:
             try:
-                return _read(json.loads(text), runs)
+                return _read(json.loads(text), min(max(max_attempts, 1), MOST_ATTEMPTS))
             except (InvalidOption, ValueError, TypeError, LookupError, ArithmeticError, RecursionError):
                 pass  # a job must never be stuck because its policy is not understood
-        return DEFAULT.with_max_attempts(runs)
+        return DEFAULT.with_max_attempts(max_attempts)
 
     def to_data(self) -> str:
         """Return the policy as compact JSON, without code or `max_attempts` (a column of its own)."""
@@ -215,8 +214,9 @@ class Backoff:
         return json.dumps(data, separators=(",", ":"))
 
     def with_max_attempts(self, max_attempts: int) -> Backoff:
-        """Return the same policy for another number of runs."""
-        return self if max_attempts == self.max_attempts else replace(self, max_attempts=max_attempts)
+        """Return the same policy for another number of runs; a stored one beyond what is sensible is cut."""
+        runs = min(max(max_attempts, 1), MOST_ATTEMPTS)
+        return self if runs == self.max_attempts else replace(self, max_attempts=runs)
 
     def delay(self, attempts: int, random: Random) -> timedelta:
         """Return how long to wait after `attempts` runs; a custom policy's function is not asked."""
