@@ -28,6 +28,8 @@ class PretendFeed:
     max_age: int | None = None
     hub_url: str | None = None
     trouble: str | None = None
+    seconds: float = 0.0
+    """How long it takes to answer."""
     answers: list[int] = field(default_factory=list)
     """The status of every answer so far; 0 for none that a reader could use."""
     asked_at: list[float] = field(default_factory=list)
@@ -98,6 +100,7 @@ class Answer(BaseHTTPRequestHandler):
                 self.send_error(404)
                 return
             feed.asked_at.append(time.monotonic())
+            self.server.closing.wait(feed.seconds)
             self._answer(feed)
 
     def _answer(self, feed: PretendFeed) -> None:
