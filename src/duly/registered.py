@@ -20,7 +20,7 @@ from duly.domain.signature import Signature
 from duly.recurring import KEY_BYTES, RecurringJob
 from duly.task import Task
 from duly.worker.context import current_job
-from duly.worker.registry import Kind, TaskDefinition
+from duly.worker.registry import Kind, TaskDefinition, is_coroutine_function
 
 if TYPE_CHECKING:
     from duly.app import Duly
@@ -108,8 +108,7 @@ def _check_id(id: str) -> str:
 
 
 def _definition(id: str, fn: Callable[..., Any], *, log_lines: int) -> TaskDefinition:
-    call = fn if inspect.isroutine(fn) else getattr(fn, "__call__", fn)  # noqa: B004
-    is_async = inspect.iscoroutinefunction(call)
+    is_async = is_coroutine_function(fn)
     handler = _handler(fn, is_async=is_async)
     signature = Signature.of(handler)
     return TaskDefinition(
