@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
@@ -26,7 +25,7 @@ from duly.store.call import Op
 from duly.store.database import Hint
 from duly.store.store import Store, open_database
 from duly.task import AsyncTask, Duration, Task
-from duly.worker.registry import Kind, Registry, TaskDefinition
+from duly.worker.registry import Kind, Registry, TaskDefinition, is_coroutine_function
 from duly.worker.slots import QueueShare
 from duly.worker.worker import WorkerSettings
 
@@ -324,8 +323,7 @@ def _kind_of(function: Callable[..., object], isolation: object) -> Kind:
         return Kind.PROCESS
     if isolation not in (None, "none", "thread"):
         raise InvalidOption(f"isolation must be 'process' or None, not {isolation!r}")
-    call = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
-    return Kind.ASYNC if inspect.iscoroutinefunction(call) else Kind.THREAD
+    return Kind.ASYNC if is_coroutine_function(function) else Kind.THREAD
 
 
 def _hook(value: Any) -> Callable[[Any, BaseException], object] | None:

@@ -20,11 +20,13 @@ from duly.domain.signature import Signature
 from duly.recurring import KEY_BYTES, RecurringJob
 from duly.task import Task
 from duly.worker.context import current_job
-from duly.worker.registry import Kind, TaskDefinition
+from duly.worker.registry import Kind, TaskDefinition, is_coroutine_function
 
 if TYPE_CHECKING:
     from duly.app import Duly
     from duly.embedded import EmbeddedWorker
+    from duly.store.call import Op
+    from duly.store.ops_recurring import Recurring
 
 PREFIX = "registered:"
 
@@ -34,8 +36,9 @@ class Registered:
 
     def __init__(self, app: Duly) -> None:
         self._app = app
-        self._lock = threading.Lock()
-        self._jobs: dict[tuple[str, str], RecurringJob] = {}
+        self._lock = threading.Lock()  # never held over a call to the database
+        self._jobs: dict[tuple[str, str], RecurringJob | None] = {}  # None: being registered
+        self._starting = threading.Lock()
         self._worker: EmbeddedWorker | None = None
 
     def register(
@@ -51,33 +54,48 @@ class Registered:
         place = (check_tenant(tenant), _check_id(id))
         if not callable(fn):
             raise InvalidOption(f"register() needs a function, not {safe_repr(fn)}")
+        definition = _definition(id, fn, log_lines=self._app.settings.log_lines)
+        task: Task[..., Any] = Task(self._app, definition)
+        given = {"failure": "advance", **options, "tenant": place[0]}
+        new = task.new_recurring(id, every=repeat_every, start_at=start_at, **given)
         with self._lock:
             if place in self._jobs:
                 raise AlreadyRegistered(
                     f"job {id!r} of tenant {tenant!r} is registered in this process already. Unregister it first"
                 )
-            definition = _definition(id, fn, log_lines=self._app.settings.log_lines)
-            task: Task[..., Any] = Task(self._app, definition)
-            given = {"failure": "advance", **options, "tenant": place[0]}
-            new = task.new_recurring(id, every=repeat_every, start_at=start_at, **given)
-            job = self._jobs[place] = self._app.make_recurring(new, None)
+            self._jobs[place] = None
+        try:
+            job = self._app.make_recurring(new, None)
+        except BaseException:
+            with self._lock:
+                del self._jobs[place]
+            raise
+        with self._lock:
+            self._jobs[place] = job
             self._app.registry.register(place[0], definition)
-            return job
+        return job
 
     def unregister(self, tenant: str, id: str) -> None:
-        """Remove the job everywhere."""
+        """Remove the job everywhere. The function stays should that fail, so that it can be repeated."""
         with self._lock:
-            job = self._jobs.pop((tenant, id), None)
-            if job is None:
+            if self._jobs.get((tenant, id)) is None:
                 raise NotRegistered(
                     f"this process has not registered job {safe_repr(id)} of tenant {safe_repr(tenant)}"
                 )
+
+        def op(ops: Recurring) -> Op[None]:  # by its key: another process may have removed it and made it anew
+            found = yield from ops.find(tenant, task_name(id), id)
+            if found is not None:
+                yield from ops.delete(found.id)
+
+        self._app.change_recurring(op, None)
+        with self._lock:
+            self._jobs.pop((tenant, id), None)
             self._app.registry.registered.pop((tenant, task_name(id)), None)
-        self._app.change_recurring(lambda ops: ops.delete(job.id), None)
 
     def start(self, queues: object = None, **overrides: Any) -> None:
-        """Start the worker."""
-        with self._lock:
+        """Start the worker. What it calls at its start may register."""
+        with self._starting:
             if self._worker is not None:
                 raise WorkerError("start() was called before, and not stop(). Call stop() first")
             worker = self._app.worker(queues, **overrides)
@@ -86,7 +104,7 @@ class Registered:
 
     def stop(self, grace: float | None = None) -> None:
         """Stop the worker."""
-        with self._lock:
+        with self._starting:
             worker, self._worker = self._worker, None
         if worker is None:
             raise WorkerError("stop() was called without start()")
@@ -108,8 +126,7 @@ def _check_id(id: str) -> str:
 
 
 def _definition(id: str, fn: Callable[..., Any], *, log_lines: int) -> TaskDefinition:
-    call = fn if inspect.isroutine(fn) else getattr(fn, "__call__", fn)  # noqa: B004
-    is_async = inspect.iscoroutinefunction(call)
+    is_async = is_coroutine_function(fn)
     handler = _handler(fn, is_async=is_async)
     signature = Signature.of(handler)
     return TaskDefinition(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,16 @@ def test_an_object_with_an_async_call_runs_on_the_loop(jobs: Duly) -> None:
 
     jobs.task(Crawl())
     assert jobs.registry.get("crawl").kind is Kind.ASYNC
+
+
+def test_a_partial_of_an_async_function_runs_on_the_loop(jobs: Duly) -> None:
+    async def crawl(depth: int, url: str) -> None: ...
+
+    jobs.task(name="crawl")(partial(partial(crawl, 3), url="x"))
+    assert jobs.registry.get("crawl").kind is Kind.ASYNC
+
+    job = jobs.register("acme", "crawl", datetime(2026, 1, 1, tzinfo=UTC), "1h", partial(crawl, 3))
+    assert jobs.registry.registered["acme", job.task].kind is Kind.ASYNC
 
 
 def test_calling_a_task_runs_it_here_and_stores_nothing(jobs: Duly, tmp_path: Path) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from duly import Duly
+from duly.domain.recurring import Change
 from duly.store.store import Store
 from duly.testing import TestClock, drain, enqueued, isolated
 
@@ -98,3 +100,21 @@ def test_a_worker_can_run_in_it(app: Duly) -> None:
 
     with isolated(app), app.worker():
         assert answer.enqueue().wait(10) == 42
+
+
+@pytest.mark.requirement("A11")
+def test_mirror_hooks_see_the_changes_in_it(app: Duly) -> None:
+    seen: list[tuple[str, bool]] = []
+
+    @app.task
+    def watch(what: str) -> timedelta:
+        return timedelta(hours=1)
+
+    @app.mirror_hook(watch)
+    def note(change: Change, execute: object) -> None:
+        seen.append((change.key, change.enabled))
+
+    with isolated(app):
+        watch.recur("sky", args={"what": "sky"}).disable()
+
+    assert seen == [("sky", True), ("sky", False)]

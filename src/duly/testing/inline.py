@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -12,7 +11,7 @@ from duly.store.ops_recurring_runs import Ended
 from duly.store.store import Store
 from duly.worker.context import Run
 from duly.worker.executor import Executor
-from duly.worker.registry import Kind, Registry, TaskDefinition
+from duly.worker.registry import Kind, Registry, TaskDefinition, is_coroutine_function
 from duly.worker.runner_async import AsyncRunner
 from duly.worker.runner_thread import ThreadRunner
 from duly.worker.slots import Pool
@@ -67,8 +66,7 @@ def is_async(task: TaskDefinition) -> bool:
     """Whether a handler needs a loop. One that is isolated in a process runs here like any other."""
     if task.kind is not Kind.PROCESS:
         return task.kind is Kind.ASYNC
-    call = task.fn if inspect.isroutine(task.fn) else type(task.fn).__call__
-    return inspect.iscoroutinefunction(call)
+    return is_coroutine_function(task.fn)
 
 
 class InlineThreadRunner(ThreadRunner):

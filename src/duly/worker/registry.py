@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 from duly.domain.errors import ConfigurationError, DuplicateTask, UnknownTask
@@ -123,6 +124,13 @@ class Registry:
 
     def __iter__(self) -> Iterator[TaskDefinition]:
         return iter(self.tasks.values())
+
+
+def is_coroutine_function(function: Callable[..., object]) -> bool:
+    """Whether calling it gives a coroutine: an `async def`, an object whose call is one, or a partial of either."""
+    while isinstance(function, partial):
+        function = function.func
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
 
 
 def _where(fn: Callable[..., object]) -> str:
