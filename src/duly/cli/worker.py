@@ -167,11 +167,13 @@ def _banner(app: Duly, settings: WorkerSettings, processes: int) -> None:
     queues = [_queue_text(share.name, share.slots, share.weight) for share in settings.queues]
     tasks = sorted(app.registry.tasks)
     several = f", {processes} processes" if processes > 1 else ""
+    declared = len(app.registry.declarations)
     text = [
         f"duly {__version__} worker on {clean(platform.node())}, pid {os.getpid()}{several}",
         f"  database  {clean(address_of(app))}",
         f"  queues    {', '.join(queues)}",
         f"  tasks     {_some(tasks)}",
+        *([f"  recurring {plural(declared, 'job')} declared: duly schedules list"] if declared else []),
         f"  slots     {', '.join(f'{n} {kind}' for kind, n in slots.items()) or 'none'}",
         f"Stop it with Ctrl-C: running jobs get {human(timedelta(seconds=settings.grace))} to end.",
     ]
@@ -184,6 +186,7 @@ def _banner(app: Duly, settings: WorkerSettings, processes: int) -> None:
         database=address_of(app),
         queues=[share.name for share in settings.queues],
         tasks=tasks,
+        recurring=declared,
         slots=slots,
         processes=processes,
     )

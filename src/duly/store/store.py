@@ -300,6 +300,11 @@ class Store:
         rows = self.database.read(lambda: _rows(Call("list_recurring", params)))
         return [record_of(row) for row in rows]
 
+    def count_recurring(self) -> tuple[int, int, int]:
+        """How many recurring jobs are enabled, how many disabled, and how many of the enabled fail."""
+        [row] = self.database.read(lambda: _rows(Call("count_recurring")))
+        return int(str(row[0])), int(str(row[1])), int(str(row[2]))
+
     def is_recurring(self, job_id: str) -> bool:
         """Whether a job recurs."""
         return bool(self.database.read(lambda: _rows(Call("is_recurring", {"id": job_id}))))

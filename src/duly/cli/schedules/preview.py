@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,6 +21,10 @@ from duly.domain.errors import InvalidSchedule
 from duly.schedule import Schedule
 
 MOST = 1_000
+
+
+def _here() -> click.Context:
+    return click.get_current_context()
 
 
 def read_time(text: str, option: str) -> datetime:
@@ -85,14 +90,12 @@ def preview(
     now = datetime.now(UTC)
     if of is not None:
         if rules or any(value for value in given.values()):
-            raise click.UsageError("give RULEs or --of, not both", click.get_current_context())
+            raise click.UsageError("give RULEs or --of, not both", _here())
         job = find(open_database(url, schema, app), of, tenant)
         _tell(job.schedule, job.next_times(n), now, title=f"{label(job)}: {meaning(job.schedule)}")
         return
     if not rules:
-        raise click.UsageError(
-            "which rule? Write for instance: duly schedules next '0 9 * * mon-fri'", click.get_current_context()
-        )
+        raise click.UsageError("which rule? Write for instance: duly schedules next '0 9 * * mon-fri'", _here())
     schedule = _read(rules, read_when(given))
     us = to_us(now, "now")
     _tell(schedule, [from_us(tick) for tick in schedule.ticks(us, n, anchor_us=us)], now, title=meaning(schedule))
@@ -118,22 +121,23 @@ def _read(rules: tuple[str, ...], options: dict[str, Any]) -> Schedule:
     from duly.recurring import make_schedule
 
     try:
-        return make_schedule(rule=list(rules), **options)
-    except InvalidSchedule as error:
-        raise _unquoted(rules) or error from None
+        make_schedule(rule=list(rules))
+    except InvalidSchedule:
+        better = _meant(rules)
+        if better is None:
+            raise
+        raise click.UsageError(better, _here()) from None
+    return make_schedule(rule=list(rules), **options)
 
 
-def _unquoted(rules: tuple[str, ...]) -> click.UsageError | None:
-    """Return the error for a rule that the shell took apart; None if it did not."""
-    if len(rules) > 1:
-        together = " ".join(rules)
-        try:
-            Schedule.make(together)
-        except InvalidSchedule:
-            if not any(os.path.exists(rule) for rule in rules):
-                return None
-            together = "0 9 * * mon-fri"
-        return click.UsageError(
-            f"each rule is one word, so put it in quotes: duly schedules next '{together}'", click.get_current_context()
-        )
+def _meant(rules: tuple[str, ...]) -> str | None:
+    """Return what to write instead of a rule that the shell took apart, or of a bare duration."""
+    together = " ".join(rules)
+    for text in (together, f"@{together}", f"@every {together}"):
+        with suppress(InvalidSchedule):
+            Schedule.make(text)
+            how = "each rule is one word, so put it in quotes" if len(rules) > 1 else "did you mean"
+            return f"{how}: duly schedules next '{text}'"
+    if len(rules) > 1 and any(os.path.exists(rule) for rule in rules):
+        return "your shell has put file names in place of *, so put the rule in quotes: '0 9 * * mon-fri'."
     return None
