@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import getpass
+import shlex
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from duly import Duly, RecurringJob
+from duly.cli.schedules import schedules
 from tests.cli.conftest import Project
+from tests.helpers import ROOT
 
 
 def made(project: Project, *words: str) -> dict[str, Any]:
@@ -270,6 +273,30 @@ def test_one_that_the_code_declares_comes_back_and_remove_says_so(sqlite_project
     assert "declared declares clean: the next worker that starts makes it again" in answer.err
 
 
+PAGE = """
+from duly import Duly
+jobs = Duly()
+
+@jobs.recurring("@daily", name="nightly")
+def clean() -> None: ...
+
+@jobs.task
+def refresh(feed_id: int) -> None: ...
+"""
+
+
+def test_the_commands_of_the_page_do_what_it_says(sqlite_project: Project) -> None:
+    sqlite_project.write("app.py", PAGE)
+    sqlite_project.ok("tick", "app.py")
+    page = (ROOT / "docs" / "schedules.md").read_text()
+    commands = [line[4:].partition("   ")[0] for line in page.splitlines() if line.startswith("    duly schedules ")]
+    assert {command.split()[2] for command in commands} == set(schedules.commands)
+    for command in commands:
+        yes = ["--yes"] if " remove " in command else []
+        sqlite_project.ok(*shlex.split(command)[1:], *yes)
+    assert [each["name"] for each in sqlite_project.ok("schedules", "list", "--json").json] == ["nightly"]
+
+
 # -- Python hooks -----------------------------------------------------------------------------------------------------
 
 HOOKED = """
@@ -326,6 +353,14 @@ def test_a_worker_says_how_many_recurring_jobs_the_code_declares(sqlite_project:
     plain.signal()
     plain.ends()
     assert "recurring" not in plain.output
+
+
+def test_bytes_that_are_no_text_are_refused(project: Project) -> None:
+    project.ok("schedules", "add", "app.py", "add", "x=1", "--every", "1h")
+    for words in (["show", "\udcff"], ["list", "--task", "\udcff"], ["edit", "add", "--description", "\udcff"]):
+        answer = project.duly("schedules", *words)
+        assert answer.code == 2
+        assert "not text in UTF-8" in answer.err
 
 
 def test_a_group_without_a_command_prints_its_help(bare: Project) -> None:

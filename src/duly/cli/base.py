@@ -164,8 +164,15 @@ class Main(Group):
         except Exception as error:
             if debug:
                 raise
+            if isinstance(error, UnicodeEncodeError) and any(not _is_text(word) for word in argv):
+                complain("the command line has bytes in it that are not text in UTF-8")
+                return USAGE
             complain(f"unexpected {type(error).__name__}: {error}. Run it again with --debug to see where")
             return FAILED
+
+
+def _is_text(word: str) -> bool:
+    return not any("\ud800" <= char <= "\udfff" for char in word)
 
 
 def _line_about(error: click.ClickException | DulyError) -> str:
