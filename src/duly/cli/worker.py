@@ -41,7 +41,11 @@ from duly.worker.worker import WorkerSettings
     default=1,
     help="How many worker processes to run and keep alive.",
 )
-@click.option("--until-empty", is_flag=True, help="End when nothing waits, is scheduled or runs in its queues.")
+@click.option(
+    "--until-empty",
+    is_flag=True,
+    help="End when nothing waits, is scheduled or runs in its queues; what recurs counts only when due.",
+)
 @click.option("--threads", type=click.IntRange(0, 10_000), metavar="N", help="Slots for `def` tasks.")
 @click.option("--async-slots", type=click.IntRange(0, 100_000), metavar="N", help="Slots for `async def` tasks.")
 @click.option(

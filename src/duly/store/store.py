@@ -514,7 +514,7 @@ class Store:
         self._one(Call("set_horizon", {"queue": queue, "horizon_us": horizon_us}))
 
     def anything_left(self, queue: str) -> bool:
-        """Whether any job of a queue waits, is scheduled or runs."""
+        """Whether any job of a queue waits, is scheduled or runs. Recurring jobs count only while they are due."""
         rows = self.database.read(lambda: _rows(Call("anything_left", {"queue": queue})))
         return bool(rows[0][0])
 
