@@ -142,6 +142,17 @@ def test_show_says_that_a_run_was_asked_for_and_that_one_is_overdue(project: Pro
     assert "a run was asked for by hand" in project.ok("schedules", "show", "add").out
 
 
+def test_one_that_makes_a_job_per_tick_says_where_they_are(project: Project, jobs: Duly) -> None:
+    made(project, "add", "x=1", "--every", "1h", "--overlap", "allow")
+    assert " never " in project.ok("schedules", "list").out
+    project.ok("tick", "app.py")
+    assert " enqueued " in project.ok("schedules", "list").out
+    assert "; its runs: duly jobs list --task add" in project.ok("schedules", "show", "add").out
+    refused = project.duly("schedules", "run", "add")
+    assert refused.code == 1
+    assert "makes a job per tick" in refused.err
+
+
 # -- which ------------------------------------------------------------------------------------------------------------
 
 
@@ -228,6 +239,24 @@ def test_one_that_is_refused_does_not_stop_the_others(project: Project, jobs: Du
     assert [each["why"][:17] for each in as_json.json["refused"]] == ["recurring job add"]
 
 
+def test_all_of_a_task_or_tenant_are_changed_when_told_so(project: Project, jobs: Duly) -> None:
+    for key in "abc":
+        made(project, "add", "x=1", "--key", key, "--every", "1h")
+    made(project, "pid", "--every", "1h", "--tenant", "acme")
+    unsure = project.duly("schedules", "disable", "--task", "add")
+    assert unsure.code == 2
+    assert "Disable 3 recurring jobs? Say --yes, or see which with --dry-run" in unsure.err
+    dry = project.ok("schedules", "disable", "--task", "add", "--dry-run")
+    assert dry.out == "would disable 3 recurring jobs\n  add/a\n  add/b\n  add/c\n"
+    assert len(jobs.recurring_jobs(enabled=True)) == 4
+    assert project.ok("schedules", "disable", "--task", "add", "--yes").out == "3 recurring jobs disabled\n"
+    assert project.ok("schedules", "disable", "--task", "add", "--yes").out == "no such recurring jobs\n"
+    assert project.ok("schedules", "remove", "--tenant", "acme", "--yes").out == "1 recurring job removed\n"
+    assert project.ok("schedules", "enable", "--task", "add", "--yes", "--json").json["count"] == 3
+    assert "which? Name them" in project.duly("schedules", "enable").err
+    assert "not both" in project.duly("schedules", "enable", "add/a", "--task", "add").err
+
+
 # -- run, remove ------------------------------------------------------------------------------------------------------
 
 
@@ -247,7 +276,7 @@ def test_remove_asks_or_is_told(project: Project, jobs: Duly) -> None:
     made(project, "pid", "--every", "1h")
     unsure = project.duly("schedules", "remove", "add")
     assert unsure.code == 2
-    assert "Remove add with its history? Say --yes" in unsure.err
+    assert "Remove add and all history? Say --yes" in unsure.err
     assert project.ok("schedules", "remove", "add", "pid", "--yes").out == "add removed\npid removed\n"
     assert jobs.recurring_jobs() == []
     assert jobs.list() == []

@@ -122,11 +122,10 @@ def _can_ask() -> bool:
     return sys.stdin.isatty() and not wants_json()
 
 
-def ask(question: str, *, dry_run: bool = True) -> None:
+def ask(question: str) -> None:
     """Go on only if a person says yes."""
     if not _can_ask():
-        hint = ", or see which with --dry-run" if dry_run else ""
-        raise click.UsageError(f"{question} Say --yes{hint}", click.get_current_context())
+        raise click.UsageError(f"{question} Say --yes, or see which with --dry-run", click.get_current_context())
     if not click.confirm(question, err=True):
         raise click.exceptions.Exit(FAILED)
 

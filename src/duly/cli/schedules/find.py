@@ -6,8 +6,9 @@ Without --tenant, one of no tenant comes first; else the only one that any tenan
 from __future__ import annotations
 
 import getpass
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import islice
 from typing import Any, TypeVar
 
 import click
@@ -60,7 +61,7 @@ def find(app: Duly, word: str, tenant: str | None) -> RecurringJob:
         return _by_id(app, text.lower())
     found = _probe(app, text, tenant or "")
     if not found:
-        searched = _search(app, tenant)
+        searched = list(islice(every_one(app, tenant=tenant), SEARCHED))
         found = _matching(searched, text)
         if not found:
             raise RecurringJobNotFound(_nothing(app, searched, text, tenant))
@@ -91,19 +92,12 @@ def _probe(app: Duly, text: str, tenant: str) -> list[RecurringJob]:
     return list(dict.fromkeys(found))
 
 
-def _pages(app: Duly, **wanted: Any) -> Iterable[RecurringJob]:
-    last: RecurringJob | None = None
-    seen = 0
-    while seen < SEARCHED:
-        page = app.recurring_jobs(**wanted, after=last, limit=PAGE)
+def every_one(app: Duly, **wanted: Any) -> Iterator[RecurringJob]:
+    """Return all recurring jobs that fit, a page at a time."""
+    page = app.recurring_jobs(**wanted, limit=PAGE)
+    while page:
         yield from page
-        if len(page) < PAGE:
-            return
-        seen, last = seen + len(page), page[-1]
-
-
-def _search(app: Duly, tenant: str | None) -> list[RecurringJob]:
-    return list(_pages(app, tenant=tenant))
+        page = app.recurring_jobs(**wanted, after=page[-1], limit=PAGE) if len(page) == PAGE else []
 
 
 def _matching(jobs: list[RecurringJob], text: str) -> list[RecurringJob]:

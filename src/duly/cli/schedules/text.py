@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 from duly.cli.output import bold, coloured, moment
 from duly.cli.schedules.find import label, path
 from duly.cli.text import clean, clean_lines, local, plain_table, plural, relative, when
+from duly.domain.clock import from_us
 from duly.domain.durations import human
 from duly.job import Run
 from duly.recurring import RecurringJob
@@ -120,6 +121,7 @@ def _facts(job: RecurringJob, now: datetime, *, utc: bool) -> list[tuple[str, st
     asked = "; a run was asked for by hand" if job.enabled and record.tick_at is None and record.next_run_at else ""
     failures = f", {plural(record.failures, 'failure')} in a row" if record.failures else ""
     last = "never" if job.last_run_at is None else f"{record.last_outcome} {when(job.last_run_at, now, utc=utc)}"
+    jobs = f"; its runs: duly jobs list --task {clean(job.task)}" if record.overlap == "allow" else ""
     return [
         ("task", path(job) if job.name else ""),
         ("description", clean(job.description or "", LONGEST_VALUE)),
@@ -128,7 +130,7 @@ def _facts(job: RecurringJob, now: datetime, *, utc: bool) -> list[tuple[str, st
         ("disabled", "" if job.enabled else f"{clean(why_disabled(job))}, {_at(record.disabled_at, now, utc=utc)}"),
         ("running", "" if record.running_since is None else f"since {_at(record.running_since, now, utc=utc)}"),
         ("next run", _due(next_of(job), now, utc=utc) + asked if job.enabled else ""),
-        ("last run", last + failures),
+        ("last run", last + failures + jobs),
         ("last error", clean_lines(job.last_error or "")),
         ("arguments", clean(json.dumps(job.args, ensure_ascii=False), LONGEST_VALUE)),
         ("queue", clean(record.queue)),
@@ -172,8 +174,6 @@ def _due(at: datetime | None, now: datetime, *, utc: bool) -> str:
 
 
 def _at(us: int | None, now: datetime, *, utc: bool) -> str:
-    from duly.domain.clock import from_us
-
     return when(None if us is None else from_us(us), now, utc=utc)
 
 
