@@ -118,6 +118,13 @@ def test_until_empty_runs_everything_that_is_there_also_what_is_due_later(projec
     assert "stopped after 23 runs" in worker.output
 
 
+def test_until_empty_runs_what_recurs_and_is_due_and_does_not_wait_for_the_rest(project: Project, jobs: Duly) -> None:
+    project.ok("schedules", "add", "app.py", "add", "x=1", "--every", "1h")
+    project.ok("schedules", "add", "app.py", "pid", "--rule", "@yearly")
+    assert project.start("worker", "app.py", "--until-empty").ends() == 0
+    assert [len(job.runs()) for job in jobs.recurring_jobs()] == [1, 0]
+
+
 def test_until_empty_looks_only_at_its_queues(sqlite_project: Project) -> None:
     sqlite_project.ok("enqueue", "app.py", "add", "x=1", "--queue", "other")
     worker = sqlite_project.start("worker", "app.py", "--until-empty", "--queue", "default")

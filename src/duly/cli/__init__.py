@@ -8,7 +8,7 @@ from __future__ import annotations
 import click
 
 from duly.__about__ import __version__
-from duly.cli import dev, enqueue, jobs, migrate, prune, runs, stats, tick, worker, workers
+from duly.cli import dev, enqueue, jobs, migrate, prune, runs, schedules, stats, tick, worker, workers
 from duly.cli.base import Main
 
 _HELP = """A job queue in the database you already have.
@@ -18,6 +18,7 @@ _HELP = """A job queue in the database you already have.
     duly worker app:jobs              worker for production
     duly enqueue app.py add x=1 y=2   store a job
     duly stats, duly jobs list        look
+    duly schedules list               what recurs
 
 Exit codes: 0 done, 1 not possible (no such job, ...), 2 wrong usage or configuration, 3 database unavailable,
 130 interrupted.
@@ -31,6 +32,7 @@ for _command in (
     enqueue.enqueue,
     jobs.jobs,
     runs.runs,
+    schedules.schedules,
     workers.workers,
     stats.stats,
     tick.tick,

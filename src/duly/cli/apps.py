@@ -172,20 +172,26 @@ def required_app(spec: str | None, include: tuple[str, ...] = ()) -> Found:
     """Load the application that a command needs; closed when the command ends."""
     context = click.get_current_context()
     if not spec:
-        raise click.UsageError(f"which app? Name it (duly {context.info_name} app.py) or set {ENVIRONMENT}", context)
+        raise click.UsageError(f"which app? Name it ({context.command_path} app.py) or set {ENVIRONMENT}", context)
     found = find_app(spec, include)
     context.call_on_close(found.app.close)
     return found
 
 
 def open_database(
-    url: str | None, schema: str | None, spec: str | None, *, create: bool = False, name_app: str = "--app app.py"
+    url: str | None,
+    schema: str | None,
+    spec: str | None,
+    *,
+    create: bool = False,
+    include: tuple[str, ...] = (),
+    name_app: str = "--app app.py",
 ) -> Duly:
     """Open a database without needing the application: by address, else the application's, else the configured one.
 
     `create`: it may be made. `name_app`: how this command is told the application, for the error.
     """
-    app = find_app(spec).app if url is None and spec else Duly(url, schema=schema)
+    app = find_app(spec, include).app if url is None and spec else Duly(url, schema=schema)
     click.get_current_context().call_on_close(app.close)
     database = app.store.database
     if not create and isinstance(database, SqliteDatabase) and not database.path.exists():

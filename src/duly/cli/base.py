@@ -26,6 +26,7 @@ from duly.domain.errors import (
     DatabaseError,
     DulyError,
     InvalidOption,
+    InvalidSchedule,
     UnknownTask,
 )
 from duly.domain.names import suggest
@@ -52,9 +53,10 @@ def print_anything() -> None:
             stream.reconfigure(errors="replace")
 
 
-def complain(message: str) -> None:
-    """Print one line about what went wrong."""
-    click.echo(f"duly: {clean(without_password(message.strip().rstrip('.')))}", err=True)
+def complain(message: str, *, lines: bool = False) -> None:
+    """Print one line about what went wrong; several, where they point at a place."""
+    text = without_password(message.strip().rstrip("."))
+    click.echo(f"duly: {clean_lines(text) if lines else clean(text)}", err=True)
 
 
 def note(message: str) -> None:
@@ -152,15 +154,25 @@ class Main(Group):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return OK
         except (click.ClickException, DulyError) as error:
+            if type(error).__name__ == "NoArgsIsHelpError":  # click before 8.2 has none, and answers by itself
+                click.echo(str(error), err=True)
+                return USAGE
             if debug:
                 click.echo(clean_lines("".join(traceback.format_exception(error))), err=True)
-            complain(_line_about(error))
+            complain(_line_about(error), lines=isinstance(error, InvalidSchedule))
             return exit_code_of(error)
         except Exception as error:
             if debug:
                 raise
+            if isinstance(error, UnicodeEncodeError) and any(not _is_text(word) for word in argv):
+                complain("the command line has bytes in it that are not text in UTF-8")
+                return USAGE
             complain(f"unexpected {type(error).__name__}: {error}. Run it again with --debug to see where")
             return FAILED
+
+
+def _is_text(word: str) -> bool:
+    return not any("\ud800" <= char <= "\udfff" for char in word)
 
 
 def _line_about(error: click.ClickException | DulyError) -> str:

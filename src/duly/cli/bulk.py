@@ -95,7 +95,7 @@ def _found(
         )
         return None
     if not yes:
-        _ask(f"{act.verb.capitalize()} {count}?")
+        ask(f"{act.verb.capitalize()} {count}?")
     total = Bulk([], [])
     seen: set[str] = set()
     while fresh := [job.id for job in found if job.id not in seen]:
@@ -122,7 +122,8 @@ def _can_ask() -> bool:
     return sys.stdin.isatty() and not wants_json()
 
 
-def _ask(question: str) -> None:
+def ask(question: str) -> None:
+    """Go on only if a person says yes."""
     if not _can_ask():
         raise click.UsageError(f"{question} Say --yes, or see which with --dry-run", click.get_current_context())
     if not click.confirm(question, err=True):

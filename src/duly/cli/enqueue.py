@@ -60,9 +60,9 @@ def enqueue(
     NAME=VALUE is read as JSON where it is JSON, else as text. With an APP (or $DULY_APP) the arguments are checked
     against the task; with only a database they are stored as they are.
     """
-    spec, name, pairs = _read_words(words)
-    texts = _read_pairs(pairs)
-    whole = _read_json(json_args)
+    spec, name, pairs = read_words(words)
+    texts = read_pairs(pairs)
+    whole = read_json(json_args)
     options = {key: value for key, value in given.items() if value not in (None, ())}
     if run_at is not None:
         options["run_at"] = _read_time(run_at)
@@ -73,7 +73,7 @@ def enqueue(
         raise click.UsageError("give an APP or --url, not both", click.get_current_context())
     else:
         app = open_database(url, schema, None, name_app=f"duly enqueue app.py {name}")
-        job = _unchecked(app, name, {**whole, **{key: _value(text) for key, text in texts.items()}}, options)
+        job = _unchecked(app, name, {**whole, **{key: value_of(text) for key, text in texts.items()}}, options)
         note(f"no app was given, so no code checked the arguments of {name}")
     if wait:
         return _wait(app, job, timeout)
@@ -91,8 +91,9 @@ def _app_of_environment() -> str | None:
     return os.environ.get(ENVIRONMENT) or None
 
 
-def _read_words(words: tuple[str, ...]) -> tuple[str | None, str, list[str]]:
+def read_words(words: tuple[str, ...]) -> tuple[str | None, str, list[str]]:
     """Tell [APP] TASK from NAME=VALUE: only the latter has an equals sign."""
+    context = click.get_current_context()
     names = [word for word in words if "=" not in word]
     pairs = [word for word in words if "=" in word]
     match names:
@@ -101,27 +102,25 @@ def _read_words(words: tuple[str, ...]) -> tuple[str | None, str, list[str]]:
         case [app, task]:
             return app, task, pairs
         case []:
-            raise click.UsageError(
-                "which task? Write: duly enqueue [APP] TASK name=value ...", click.get_current_context()
-            )
+            raise click.UsageError(f"which task? Write: {context.command_path} [APP] TASK name=value ...", context)
         case _:
-            raise click.UsageError(
-                f"{clean(names[2])!r} is no argument: arguments are written name=value", click.get_current_context()
-            )
+            raise click.UsageError(f"{clean(names[2])!r} is no argument: arguments are written name=value", context)
 
 
-def _read_pairs(pairs: list[str]) -> dict[str, str]:
+def read_pairs(pairs: list[str]) -> dict[str, str]:
+    """Return the texts of NAME=VALUE by name."""
     texts: dict[str, str] = {}
     for pair in pairs:
-        name, _, text = pair.partition("=")
-        if not name or name in texts:
-            fault = "is given twice" if name else "has no name"
+        name, equals, text = pair.partition("=")
+        if not name or not equals or name in texts:
+            fault = "has no name" if not name else "is given twice" if equals else "must be written name=value"
             raise click.UsageError(f"argument {clean(pair)!r} {fault}", click.get_current_context())
         texts[name] = text
     return texts
 
 
-def _read_json(text: str | None) -> dict[str, Any]:
+def read_json(text: str | None) -> dict[str, Any]:
+    """Return the object that --args holds."""
     if text is None:
         return {}
     value = decode_strict(text)
@@ -137,8 +136,8 @@ def _read_time(text: str) -> datetime:
         raise click.BadParameter(f"{text!r} is no time like 2030-01-31T08:00:00+01:00", param_hint="--run-at") from None
 
 
-def _value(text: str) -> Any:
-    """JSON if it is JSON, else text."""
+def value_of(text: str) -> Any:
+    """Return what a text says: JSON if it is JSON, else text."""
     try:
         return decode_strict(text)
     except ArgumentError:
@@ -151,17 +150,14 @@ def _value(text: str) -> Any:
 def _checked(app: Duly, name: str, texts: dict[str, str], whole: dict[str, Any], options: dict[str, Any]) -> Job[Any]:
     task = app[name]
     signature = task.definition.signature
-    values = {**whole, **{key: _fitting(signature, key, text) for key, text in texts.items()}}
-    try:
-        args, kwargs = signature.split(signature.load(values))
-    except ArgumentsDoNotFit as misfit:
-        raise ArgumentError(f"{misfit.reason} It is {_call_of(signature)}", path=misfit.path) from misfit
+    values = {**whole, **{key: fitting(signature, key, text) for key, text in texts.items()}}
+    args, kwargs = check_call(signature, values)
     return task.using(enqueued_by="duly enqueue", **options).enqueue(*args, **kwargs)
 
 
-def _fitting(signature: Signature, key: str, text: str) -> Any:
+def fitting(signature: Signature, key: str, text: str) -> Any:
     """Return what was written as JSON or as text, whichever the parameter takes: 42 is text for a `str`."""
-    value = _value(text)
+    value = value_of(text)
     codec = signature.fields.codecs.get(key)
     if codec is None or isinstance(value, str):
         return value
@@ -176,8 +172,12 @@ def _fitting(signature: Signature, key: str, text: str) -> Any:
     return value
 
 
-def _call_of(signature: Signature) -> str:
-    return f"called as {signature}"
+def check_call(signature: Signature, values: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Return the arguments of the call that stored values make, or raise ArgumentError."""
+    try:
+        return signature.split(signature.load(values))
+    except ArgumentsDoNotFit as misfit:
+        raise ArgumentError(f"{misfit.reason} It is called as {signature}", path=misfit.path) from misfit
 
 
 def _unchecked(app: Duly, name: str, args: dict[str, Any], options: dict[str, Any]) -> Job[Any]:

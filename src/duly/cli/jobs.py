@@ -17,6 +17,7 @@ from duly.cli.show import as_dict, as_text
 from duly.cli.text import clean, tail
 from duly.domain.errors import InvalidOption, JobNotFound
 from duly.domain.ids import is_job_id
+from duly.domain.recurring import ENDLESS
 from duly.domain.states import State
 from duly.job import Job
 
@@ -94,10 +95,15 @@ def _row(app: Duly, job: Job[Any], now: datetime, *, with_error: bool) -> tuple[
         clean(job.task),
         str(job.state),
         clean(job.queue),
-        f"{job.attempts}/{job.max_attempts}",
+        tries(job),
         moment(job.created_at, now),
         clean(_detail(app, job, now, with_error=with_error), 300),
     )
+
+
+def tries(job: Job[Any]) -> str:
+    """Return how many runs it has had, of how many; a recurring job is never out of them."""
+    return "recurs" if job.max_attempts >= ENDLESS else f"{job.attempts}/{job.max_attempts}"
 
 
 def _detail(app: Duly, job: Job[Any], now: datetime, *, with_error: bool) -> str:

@@ -24,8 +24,10 @@ STATE_COLOURS = {
     "snoozed": "blue",
     "released": "blue",
     "expired": "magenta",
+    "disabled": "magenta",
     "gone": "red",
     "alive": "green",
+    "enabled": "green",
 }
 
 

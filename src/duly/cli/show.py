@@ -11,6 +11,7 @@ from duly.cli.output import bold, coloured
 from duly.cli.text import clean, clean_lines, local, tail, when
 from duly.domain.clock import from_us
 from duly.domain.durations import human
+from duly.domain.recurring import ENDLESS
 from duly.domain.states import State
 from duly.job import Job, Run
 
@@ -52,6 +53,7 @@ def as_text(app: Duly, job: Job[Any], *, utc: bool) -> str:
 
 def _facts(app: Duly, job: Job[Any], now: datetime, *, utc: bool) -> list[tuple[str, str]]:
     record = job.record
+    recurs = job.max_attempts >= ENDLESS
     progress = "" if job.progress is None else f"{job.progress:.0%} "
     value = json.dumps(_result(app, job), ensure_ascii=False) if job.state is State.SUCCEEDED else ""
     return [
@@ -62,7 +64,8 @@ def _facts(app: Duly, job: Job[Any], now: datetime, *, utc: bool) -> list[tuple[
         ("queue", clean(job.queue)),
         ("tenant", clean(job.tenant or "")),
         ("priority", str(job.priority)),
-        ("attempts", f"{job.attempts} of {job.max_attempts}"),
+        ("attempts", "" if recurs else f"{job.attempts} of {job.max_attempts}"),
+        ("recurs", f"see: duly schedules show {job.id}" if recurs else ""),
         ("enqueued", when(job.created_at, now, utc=utc) + (f" by {clean(job.enqueued_by)}" if job.enqueued_by else "")),
         ("due", when(job.run_at, now, utc=utc) if job.state in (State.SCHEDULED, State.QUEUED) else ""),
         ("finished", when(job.finished_at, now, utc=utc) if job.finished_at else ""),

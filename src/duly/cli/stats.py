@@ -50,11 +50,13 @@ def collect(app: Duly) -> dict[str, Any]:
                 row["oldest"] = max(row["oldest"] or 0.0, (now - first) / 1e6)
     unknown = app.unknown_tasks(counts)
     live = app.live_workers()
+    enabled, disabled, failing = app.store.count_recurring()
     return {
         "database": address_of(app),
         "tasks": [{"queue": queue, "task": task, **row} for (queue, task), row in sorted(rows.items())],
         "parked": counts.parked,
         "ended": {state: counts.ended.get(state, 0) for state in ("succeeded", "failed", "cancelled")},
+        "recurring": {"enabled": enabled, "disabled": disabled, "failing": failing},
         "workers": {"alive": len(live), "slots": sum(worker.slots for worker in live)},
         "unknown": [{"queue": queue, "task": task} for queue, task in unknown],
     }
@@ -75,6 +77,9 @@ def as_text(data: dict[str, Any]) -> str:
     ]
     headers = ["QUEUE", "TASK", "SCHEDULED", "WAITING", "RUNNING", "OLDEST"]
     lines = [table(headers, rows, right=[2, 3, 4, 5]) if rows else "nothing waits, is scheduled or runs", ""]
+    if any(data["recurring"].values()):
+        shown = [f"{n:,} {word}" for word, n in data["recurring"].items() if n or word == "enabled"]
+        lines.append("recur    " + ", ".join(shown))
     lines.append("ended    " + ", ".join(f"{n:,} {state}" for state, n in data["ended"].items()))
     if data["parked"]:
         lines.append("parked   " + ", ".join(f"{n:,} ({clean(reason)})" for reason, n in data["parked"].items()))

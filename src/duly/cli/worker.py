@@ -41,7 +41,11 @@ from duly.worker.worker import WorkerSettings
     default=1,
     help="How many worker processes to run and keep alive.",
 )
-@click.option("--until-empty", is_flag=True, help="End when nothing waits, is scheduled or runs in its queues.")
+@click.option(
+    "--until-empty",
+    is_flag=True,
+    help="End when nothing waits, is scheduled or runs in its queues; what recurs counts only when due.",
+)
 @click.option("--threads", type=click.IntRange(0, 10_000), metavar="N", help="Slots for `def` tasks.")
 @click.option("--async-slots", type=click.IntRange(0, 100_000), metavar="N", help="Slots for `async def` tasks.")
 @click.option(
@@ -167,11 +171,13 @@ def _banner(app: Duly, settings: WorkerSettings, processes: int) -> None:
     queues = [_queue_text(share.name, share.slots, share.weight) for share in settings.queues]
     tasks = sorted(app.registry.tasks)
     several = f", {processes} processes" if processes > 1 else ""
+    declared = len(app.registry.declarations)
     text = [
         f"duly {__version__} worker on {clean(platform.node())}, pid {os.getpid()}{several}",
         f"  database  {clean(address_of(app))}",
         f"  queues    {', '.join(queues)}",
         f"  tasks     {_some(tasks)}",
+        *([f"  recurring {plural(declared, 'job')} declared: duly schedules list"] if declared else []),
         f"  slots     {', '.join(f'{n} {kind}' for kind, n in slots.items()) or 'none'}",
         f"Stop it with Ctrl-C: running jobs get {human(timedelta(seconds=settings.grace))} to end.",
     ]
@@ -184,6 +190,7 @@ def _banner(app: Duly, settings: WorkerSettings, processes: int) -> None:
         database=address_of(app),
         queues=[share.name for share in settings.queues],
         tasks=tasks,
+        recurring=declared,
         slots=slots,
         processes=processes,
     )

@@ -314,6 +314,11 @@ class Store:
         rows = self.database.read(lambda: _rows(Call("list_recurring", params)))
         return [record_of(row) for row in rows]
 
+    def count_recurring(self) -> tuple[int, int, int]:
+        """How many recurring jobs are enabled, how many disabled, and how many of the enabled fail."""
+        [row] = self.database.read(lambda: _rows(Call("count_recurring")))
+        return int(str(row[0])), int(str(row[1])), int(str(row[2]))
+
     def is_recurring(self, job_id: str) -> bool:
         """Whether a job recurs."""
         return bool(self.database.read(lambda: _rows(Call("is_recurring", {"id": job_id}))))
@@ -527,7 +532,7 @@ class Store:
         self._one(Call("set_horizon", {"queue": queue, "horizon_us": horizon_us}))
 
     def anything_left(self, queue: str) -> bool:
-        """Whether any job of a queue waits, is scheduled or runs."""
+        """Whether any job of a queue waits, is scheduled or runs. Recurring jobs count only while they are due."""
         rows = self.database.read(lambda: _rows(Call("anything_left", {"queue": queue})))
         return bool(rows[0][0])
 

@@ -148,8 +148,9 @@ SELECT reason, count(*) FROM duly.parked GROUP BY reason
 -- name: count_ended How many jobs ended, by state.
 SELECT state, count(*) FROM duly.ended GROUP BY state
 
--- name: anything_left Whether any job of these queues still waits, is scheduled or runs.
-SELECT EXISTS (SELECT 1 FROM duly.waiting WHERE queue = :queue::text) OR EXISTS (SELECT 1 FROM duly.scheduled WHERE queue = :queue::text)
+-- name: anything_left Whether any job of these queues still waits, is scheduled or runs; a recurring one (hold 4, 5) only if it is due.
+SELECT EXISTS (SELECT 1 FROM duly.waiting WHERE queue = :queue::text)
+    OR EXISTS (SELECT 1 FROM duly.scheduled WHERE queue = :queue::text AND (hold < 4 OR run_at <= :now))
     OR EXISTS (SELECT 1 FROM duly.running WHERE queue = :queue::text)
 
 -- name: set_horizon How fast a queue ages; NULL is the default.

@@ -27,6 +27,9 @@ WHERE (:tenant::text IS NULL OR s.tenant = :tenant::text) AND (:task::text IS NU
   AND (s.tenant, s.task, s.key) > (:after_tenant::text, :after_task::text, :after_key::text)
 ORDER BY s.tenant, s.task, s.key LIMIT :n::integer OFFSET :skip::integer
 
+-- name: count_recurring How many recurring jobs are enabled, disabled, and failed when they last ran.
+SELECT count(*) FILTER (WHERE enabled), count(*) FILTER (WHERE NOT enabled), count(*) FILTER (WHERE enabled AND failures > 0) FROM duly.recurring
+
 -- name: lock_recurring [postgres] Hold one recurring job until this transaction ends. What is read of it comes after.
 SELECT id FROM duly.recurring WHERE id = :id::uuid FOR UPDATE
 
