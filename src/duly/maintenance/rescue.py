@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable
 from functools import partial
 
-from duly.domain.errors import DatabaseUnavailable, DulyError, MirrorFailed
+from duly.domain.errors import DatabaseUnavailable, DulyError
 from duly.domain.outcome import after_crash
 from duly.domain.records import Lapsed, ProcessIdentity, WorkerRecord
 from duly.store.database import Hint
@@ -84,11 +84,7 @@ def _settle_all(store: Store, find: Callable[[int], list[Lapsed]], *, crash_limi
 def _settle_one(store: Store, run: Lapsed, *, crash_limit: int, only_expired: bool) -> bool:
     settled = after_crash(run, crash_limit=crash_limit, random=random.random)
     try:
-        try:
-            done = store.settle_keyed(settled, run.hold, only_expired=only_expired)
-        except MirrorFailed as error:  # better a stale column than a job that nobody rescues
-            log.error("job %s is rescued, but not mirrored: %s", run.id, error)
-            done = run.id in store.end_recurring([settled], only_expired=only_expired, mirrored=False).accepted
+        done = store.settle_keyed(settled, run.hold, only_expired=only_expired)
     except DatabaseUnavailable:
         raise
     except DulyError as error:

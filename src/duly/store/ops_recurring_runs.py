@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from duly.domain.errors import InvalidSchedule, MirrorHookMissing
+from duly.domain.errors import InvalidSchedule
 from duly.domain.rank import DEFAULT_HORIZON_US
 from duly.domain.records import Settled
 from duly.domain.recurring import Change, Ending, Next, Occurrence, Spawning
@@ -21,16 +21,11 @@ from duly.store.call import Call, Dialect, Op, Value
 from duly.store.ops_recurring import Recurring
 from duly.store.ops_settle import settle
 
-HOOK_MISSING = "no hook"
 _BUSY = {"55P03", "40P01", "40001"}
 """A lock that could not be had in time, or only by harming somebody else."""
 RUNS_KEPT = 10
 PAGE = 500
 MOST_OLD = 1_000
-
-
-_Wrong = tuple[str | None, str]
-"""What went wrong with a mirror: the SQLSTATE, if it has one, and in words."""
 
 
 class Ended(NamedTuple):
@@ -42,8 +37,6 @@ class Ended(NamedTuple):
     """Those whose recurring job somebody else holds at the moment: try again."""
     failed: dict[str, str]
     """Those whose mirror failed, and how: they are not settled."""
-    hookless: set[str]
-    """Of those, the ones that need a Python hook which this process does not have."""
     now_us: int = 0
     """What time the database said it was."""
 
@@ -64,14 +57,12 @@ def end_runs(
     plain = [job for job in jobs if not mirrored or (job.mirror is None and not job.hook)]
     beside = [job for job in jobs if mirrored and (job.mirror is not None or job.hook)]
     accepted = yield from _end(dialect, plain, runs, shard=shard, only_expired=only_expired)
-    wrong: dict[str, _Wrong] = {}
+    failed: dict[str, str] = {}
     if beside:
-        more, wrong = yield from _end_mirrored(recurring, beside, runs, shard=shard, only_expired=only_expired)
+        more, held, failed = yield from _end_mirrored(recurring, beside, runs, shard=shard, only_expired=only_expired)
         accepted |= more
-    busy |= {job_id for job_id, (state, _) in wrong.items() if state in _BUSY}
-    failed = {job_id: text for job_id, (_, text) in wrong.items() if job_id not in busy}
-    hookless = {job_id for job_id, (state, _) in wrong.items() if state == HOOK_MISSING}
-    return Ended(accepted, busy, failed, hookless, jobs[0].now if jobs else 0)
+        busy |= held
+    return Ended(accepted, busy, failed, jobs[0].now if jobs else 0)
 
 
 def _ending(dialect: Dialect, batch: Sequence[Settled]) -> Op[list[Ending]]:
@@ -163,39 +154,42 @@ def _short(run: Settled) -> str | None:
 
 def _end_mirrored(
     recurring: Recurring, jobs: Sequence[Ending], runs: dict[str, Settled], *, shard: int, only_expired: bool
-) -> Op[tuple[dict[str, Next], dict[str, _Wrong]]]:
-    """Settle together with their mirrors; should one fail, each by itself. Returns what was settled and what was not."""
-    wrong: dict[str, _Wrong] = {}
+) -> Op[tuple[dict[str, Next], set[str], dict[str, str]]]:
+    """Settle together with their mirrors; should one fail, each by itself."""
+    accepted: dict[str, Next] = {}
+    held: set[str] = set()
+    failed: dict[str, str] = {}
+    groups = [list(jobs)] if len(jobs) > 1 else []
+    together = False
     if recurring.dialect is Dialect.POSTGRES:
         yield Call("wait_little")
-    accepted, error = yield from _try(recurring, jobs, runs, shard=shard, only_expired=only_expired)
-    if error is not None and len(jobs) == 1:
-        wrong[jobs[0].id] = error
-    elif error is not None:
+    for group in groups:
+        more, error = yield from _try(recurring, group, runs, shard=shard, only_expired=only_expired)
+        together = error is None
+        accepted |= more
+    if not together:
         for job in jobs:
             more, error = yield from _try(recurring, [job], runs, shard=shard, only_expired=only_expired)
             accepted |= more
-            if error is not None:
-                wrong[job.id] = error
+            if error is not None and error[0] in _BUSY:
+                held.add(job.id)
+            elif error is not None:
+                failed[job.id] = error[1]
     if recurring.dialect is Dialect.POSTGRES:
         yield Call("wait_again")
-    return accepted, wrong
+    return accepted, held, failed
 
 
 def _try(
-    recurring: Recurring, jobs: Sequence[Ending], runs: dict[str, Settled], *, shard: int, only_expired: bool
-) -> Op[tuple[dict[str, Next], _Wrong | None]]:
+    recurring: Recurring, jobs: list[Ending], runs: dict[str, Settled], *, shard: int, only_expired: bool
+) -> Op[tuple[dict[str, Next], tuple[str | None, str] | None]]:
     """Settle some jobs and call their mirrors, all or none. Returns what was settled, or what went wrong."""
     yield Call("save_here")
     accepted = yield from _end(recurring.dialect, jobs, runs, shard=shard, only_expired=only_expired)
     for job in jobs:
         if job.id in accepted:
             change = _change(job, runs[job.id], accepted[job.id])
-            error: _Wrong | None
-            try:
-                error = yield from recurring.mirror_with(change, job.mirror, job.hook)
-            except MirrorHookMissing as missing:
-                error = (HOOK_MISSING, str(missing))
+            error = yield from recurring.mirror_with(change, job.mirror, job.hook)
             if error is not None:
                 yield Call("back_to_here")
                 yield Call("past_here")

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from duly.domain.clock import Clock, SystemClock
-from duly.domain.errors import ConfigurationError, MirrorFailed, MirrorHookMissing
+from duly.domain.errors import ConfigurationError
 from duly.domain.names import suggest
 from duly.domain.records import (
     HOLD,
@@ -224,11 +224,7 @@ class Store:
     def settle_keyed(self, settled: Settled, hold: int, *, only_expired: bool = False) -> bool:
         """End one run whose job holds a unique key or recurs (`Claimed.hold` is not 0). Returns if it was accepted."""
         if hold == HOLD["recurs"]:
-            ended = self.end_recurring([settled], only_expired=only_expired)
-            if settled.id in ended.failed:
-                error = MirrorHookMissing if settled.id in ended.hookless else MirrorFailed
-                raise error(ended.failed[settled.id])
-            return settled.id in ended.accepted
+            return settled.id in self.end_recurring([settled], only_expired=only_expired).accepted
         if hold in (HOLD["none"], HOLD["window"]):
             return bool(self.settle([settled], only_expired=only_expired))
         tries = iter((False, True))

@@ -202,7 +202,7 @@ ROLLBACK TO SAVEPOINT duly_here
 RELEASE SAVEPOINT duly_here
 
 -- name: wait_little [postgres] A mirror that has to wait for somebody's lock must not keep others waiting.
-SET LOCAL lock_timeout = '20ms'
+SET LOCAL lock_timeout = '50ms'
 
 -- name: wait_again [postgres] From here on wait for locks as always.
 SET LOCAL lock_timeout = DEFAULT
