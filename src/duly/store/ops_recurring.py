@@ -149,7 +149,8 @@ class Recurring:
 
     def _enable(self, old: RecurringRecord) -> Op[Standing]:
         """It runs when it would have, or at once if that has passed."""
-        at, tick = old.next_run_at, old.tick_at
+        at = old.next_run_at
+        tick = at if old.tick_at is None else old.tick_at  # a run by hand that had not begun is forgotten
         if at is None:
             rules = Schedule.from_json(old.rule).rules
             at = tick = Ticks(old).after(old.now) if rules else old.now
