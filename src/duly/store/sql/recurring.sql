@@ -56,7 +56,7 @@ UPDATE duly.schedules SET name = :name::text, description = :description::text, 
 WHERE id = :id::uuid
 
 -- name: update_recurring_job What a recurring job runs changes.
-UPDATE duly.jobs SET queue = :queue::text, args = :args::json, priority = :priority::smallint, max_attempts = :max_attempts::integer,
+UPDATE duly.jobs SET queue = :queue::text, args = :args::json, priority = :priority::smallint, max_attempts = COALESCE(:max_attempts::integer, max_attempts),
     retry = :retry::text, timeout_us = :timeout_us::bigint
 WHERE id = :id::uuid
 
