@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -220,7 +221,7 @@ def test_of_many_workers_one_makes_the_job_of_a_tick(jobs: Duly, raw: Raw) -> No
         eventually(lambda: raw.count("waiting") + raw.count("running") == 0)
     found = sorted(tick for tick in ticks if tick is not None)
     assert len(found) == len(ticks) == len(set(ticks))
-    assert {after - before for before, after in zip(found, found[1:], strict=False)} == {timedelta(milliseconds=50)}
+    assert {after - before for before, after in pairwise(found)} == {timedelta(milliseconds=50)}
 
 
 @pytest.mark.requirement("E5")
@@ -307,7 +308,7 @@ def test_a_schedule_that_ends_disables_itself_and_says_so(timed: Duly, clock: Te
     for job in each:
         job.refresh()
         assert (job.enabled, job.next_run_at, job.disabled_reason) == (False, None, "its schedule has ended")
-        with pytest.raises(Conflict, match="its schedule has ended. Edit it first"):
+        with pytest.raises(Conflict, match=r"its schedule has ended\. Edit it first"):
             job.enable()
         job.edit(until=None)
         assert job.enable() == START + 5 * HOUR

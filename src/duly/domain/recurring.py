@@ -141,6 +141,8 @@ class Spawning(NamedTuple):
     grace_us: int
     cap: int
     now: int
+    failures: int = 0
+    last_run_at: int | None = None
 
 
 class Next(NamedTuple):

@@ -144,7 +144,8 @@ SELECT id FROM duly.scheduled WHERE hold = 5 AND run_at <= :now ORDER BY run_at,
 SELECT 1 FROM duly.scheduled WHERE hold = 5 AND run_at <= :now LIMIT 1
 
 -- name: spawning One schedule that makes a job per tick. After it was locked.
-SELECT d.id, d.run_at, r.tick_at, r.last_tick_at, s.tenant, s.task, s.key, s.rule, s.anchor_at, s.misfire, s.grace_us, s.cap, :now
+SELECT d.id, d.run_at, r.tick_at, r.last_tick_at, s.tenant, s.task, s.key, s.rule, s.anchor_at, s.misfire, s.grace_us, s.cap, :now,
+       r.failures, r.last_run_at
 FROM duly.scheduled d JOIN duly.recurring r ON r.id = d.id JOIN duly.schedules s ON s.id = d.id
 WHERE d.id = :id::uuid AND d.hold = 5 AND d.run_at <= :now
 
@@ -167,8 +168,12 @@ UPDATE duly.scheduled SET run_at = :next_run_at::bigint WHERE id = :id::uuid
 -- name: note_spawned How a schedule that makes a job per tick stands.
 UPDATE duly.recurring SET next_run_at = :next_run_at::bigint, tick_at = :next_run_at::bigint, last_tick_at = COALESCE(:last_tick_at::bigint, last_tick_at),
     last_run_at = CASE WHEN :last_tick_at::bigint IS NULL THEN last_run_at ELSE :now END,
-    last_outcome = CASE WHEN :last_tick_at::bigint IS NULL THEN last_outcome ELSE 'enqueued' END
+    last_outcome = CASE WHEN :last_tick_at::bigint IS NULL THEN last_outcome ELSE 'enqueued' END,
+    last_error = CASE WHEN :last_tick_at::bigint IS NULL THEN last_error ELSE NULL END
 WHERE id = :id::uuid
+
+-- name: note_unmirrored What went wrong beside the ticks of a schedule that makes a job for each.
+UPDATE duly.recurring SET last_error = :error::text WHERE id = :id::uuid
 
 -- name: is_recurring Whether a job recurs.
 SELECT id FROM duly.schedules WHERE id = :id::uuid
