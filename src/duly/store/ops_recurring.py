@@ -118,9 +118,9 @@ class Recurring:
 
     # -- change -----------------------------------------------------------------------------------------------
 
-    def lock(self, job_id: str) -> Op[RecurringRecord]:
+    def lock(self, job_id: str, by: str = "lock_recurring") -> Op[RecurringRecord]:
         """Hold a recurring job until the transaction ends, and read it as it is then."""
-        if not (yield Call("lock_recurring", {"id": job_id})):
+        if not (yield Call(by, {"id": job_id})):
             raise RecurringJobNotFound(f"there is no recurring job {job_id}: it was deleted, or the id is wrong")
         return (yield from self._read(job_id))
 
@@ -138,11 +138,15 @@ class Recurring:
     def set_enabled_if(
         self, job_id: str, sql: str, params: Mapping[str, object], *, by: str | None, reason: str | None
     ) -> Op[Standing]:
-        """Enable or disable by a condition, evaluated in a statement of its own once the job is held."""
+        """Enable or disable by a condition, evaluated in a statement of its own once the job is held.
+
+        The caller's transaction may see one moment only, and would not see what another did while this one waited: it
+        is refused by the database (SQLSTATE 40001), since the other has written the row too.
+        """
         if missing := missing_params(sql, params):
             raise InvalidOption(missing)
-        old = yield from self.lock(job_id)
-        rows = yield Foreign(f"SELECT CASE WHEN ({sql}) THEN 1 ELSE 0 END", params)
+        old = yield from self.lock(job_id, "touch_recurring")
+        rows = yield Foreign(f"SELECT CASE WHEN ({sql}\n) THEN 1 ELSE 0 END", params)
         return (yield from self._set(old, bool(rows[0][0]), by=by, reason=reason))
 
     def _set(self, old: RecurringRecord, enabled: bool, *, by: str | None, reason: str | None) -> Op[Standing]:

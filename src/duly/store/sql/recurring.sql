@@ -33,6 +33,9 @@ SELECT id FROM duly.recurring WHERE id = :id::uuid FOR UPDATE
 -- name: lock_recurring [sqlite] Find one recurring job; the write lock is already ours.
 SELECT id FROM duly.recurring WHERE id = :id
 
+-- name: touch_recurring Hold one recurring job by writing it: of two transactions that each see one moment only, the later is refused.
+UPDATE duly.recurring SET token = token WHERE id = :id::uuid RETURNING id
+
 -- name: insert_schedule A new recurring job's schedule, unless there is one.
 INSERT INTO duly.schedules (id, tenant, task, key, name, description, rule, anchor_at, misfire, grace_us, cap, overlap, failure, pause_after,
                             declared, declared_in, created_by, created_at, updated_at)
