@@ -12,7 +12,7 @@ from duly.config import Settings, load_settings
 from duly.domain.clock import Clock, SystemClock
 from duly.domain.durations import micros, to_timedelta
 from duly.domain.errors import ConfigurationError, InvalidOption
-from duly.domain.names import check_queue_name, check_task_name
+from duly.domain.names import check_queue_name, check_task_name, suggest
 from duly.domain.rank import check_priority
 from duly.domain.records import Enqueued, NewJob
 from duly.domain.retry import DEFAULT, Backoff, check_retry
@@ -337,6 +337,14 @@ def _mirror(value: Any) -> str | None:
         return None
     if not isinstance(value, str) or not value.strip():
         raise InvalidOption(f"mirror must be an SQL statement, not {value!r}")
+    from duly.store.ops_recurring import MIRRORED
+    from duly.store.statements import names_in
+
+    for name in names_in(value):
+        if name not in MIRRORED:
+            raise InvalidOption(
+                f"mirror names :{name}, and it is given {', '.join(MIRRORED)}.{suggest(name, MIRRORED)}"
+            )
     return value
 
 

@@ -18,6 +18,7 @@ from duly.domain.ids import uuid7
 from duly.domain.json import clean_text, decode, encode_args, safe_repr
 from duly.domain.names import check_tenant, check_text, suggest
 from duly.domain.recurring import ENDLESS, NewRecurring, RecurringRecord
+from duly.domain.retry import DEFAULT
 from duly.schedule.plan import Ticks
 from duly.schedule.schedule import Schedule
 from duly.store.call import Op
@@ -539,6 +540,8 @@ def edited(old: RecurringRecord, changes: Mapping[str, Any], args: str | None = 
     from duly.domain.rank import check_priority
 
     get = changes.get
+    overlap = _choice("overlap", get("overlap", old.overlap))
+    attempts = None if overlap == old.overlap else DEFAULT.max_attempts if overlap == "allow" else ENDLESS
     return NewRecurring(
         id=old.id,
         tenant=old.tenant,
@@ -555,7 +558,7 @@ def edited(old: RecurringRecord, changes: Mapping[str, Any], args: str | None = 
         misfire=_choice("misfire", get("misfire", old.misfire)),
         grace_us=micros(to_timedelta(changes["grace"], "grace")) if "grace" in changes else old.grace_us,
         cap=_whole("cap", get("cap", old.cap)),
-        overlap=_choice("overlap", get("overlap", old.overlap)),
+        overlap=overlap,
         failure=_choice("failure", get("failure", old.failure)),
         pause_after=_whole("pause_after", changes["pause_after"])
         if get("pause_after") is not None
@@ -564,7 +567,7 @@ def edited(old: RecurringRecord, changes: Mapping[str, Any], args: str | None = 
         created_by=old.created_by,
         declared=old.declared or "",
         declared_in=old.declared_in,
-        max_attempts=5 if get("overlap", old.overlap) == "allow" else ENDLESS,
+        max_attempts=attempts,
     )
 
 

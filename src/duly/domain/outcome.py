@@ -55,6 +55,8 @@ def unrecordable(settled: Settled) -> Settled:
 def mirror_failed(settled: Settled, error: str) -> Settled:
     """A run whose change could not be mirrored in the application's tables has failed, whatever it did."""
     text = clean_text(f"its mirror failed: {error}", MOST_REASON)
+    if settled.outcome == "crashed":  # that counts for more
+        return settled._replace(error=f"{settled.error} And {text}")
     return settled._replace(state="failed", outcome="failed", error_kind="MirrorFailed", error=text, result=None)
 
 

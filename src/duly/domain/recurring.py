@@ -36,7 +36,7 @@ class NewRecurring(NamedTuple):
     """A digest of all this: the same again changes nothing, so that an operator's edit stays."""
     declared_in: str | None = None
     enabled: bool = True
-    max_attempts: int = ENDLESS
+    max_attempts: int | None = ENDLESS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +141,8 @@ class Spawning(NamedTuple):
     grace_us: int
     cap: int
     now: int
+    failures: int = 0
+    last_run_at: int | None = None
 
 
 class Next(NamedTuple):

@@ -11,13 +11,14 @@ from collections.abc import Callable
 from functools import partial
 
 from duly.domain.errors import DatabaseUnavailable, DulyError
-from duly.domain.outcome import after_crash
-from duly.domain.records import Lapsed, ProcessIdentity, WorkerRecord
+from duly.domain.outcome import after_crash, mirror_failed
+from duly.domain.records import HOLD, Lapsed, ProcessIdentity, Settled, WorkerRecord
 from duly.store.database import Hint
 from duly.store.store import Store
 
 log = logging.getLogger("duly.maintenance")
 PAGE = 500
+MIRROR_TRIES = 3
 
 
 def rescue_lapsed(store: Store, *, lease_us: int, crash_limit: int) -> int:
@@ -84,7 +85,10 @@ def _settle_all(store: Store, find: Callable[[int], list[Lapsed]], *, crash_limi
 def _settle_one(store: Store, run: Lapsed, *, crash_limit: int, only_expired: bool) -> bool:
     settled = after_crash(run, crash_limit=crash_limit, random=random.random)
     try:
-        done = store.settle_keyed(settled, run.hold, only_expired=only_expired)
+        if run.hold == HOLD["recurs"]:
+            done = _settle_recurring(store, settled, only_expired=only_expired)
+        else:
+            done = store.settle_keyed(settled, run.hold, only_expired=only_expired)
     except DatabaseUnavailable:
         raise
     except DulyError as error:
@@ -93,3 +97,17 @@ def _settle_one(store: Store, run: Lapsed, *, crash_limit: int, only_expired: bo
     if done:
         log.warning("job %s rescued (%s): %s", run.id, settled.state, settled.reason or settled.error)
     return done
+
+
+def _settle_recurring(store: Store, settled: Settled, *, only_expired: bool) -> bool:
+    """Settle with the mirror. One that goes on failing must not keep the job from ever running again."""
+    error: str | None = None
+    for _ in range(MIRROR_TRIES):
+        ended = store.end_recurring([settled], only_expired=only_expired)
+        error = ended.failed.get(settled.id)
+        if error is None:
+            if settled.id in ended.hookless:
+                log.warning("job %s is left to a worker that has its hook: %s", settled.id, ended.hookless[settled.id])
+            return settled.id in ended.accepted
+    settled = mirror_failed(settled, error or "")
+    return settled.id in store.end_recurring([settled], only_expired=only_expired, mirrored=False).accepted

@@ -181,14 +181,22 @@ def due_ticks(job: Spawning) -> tuple[list[int], int | None]:
         case "skip":
             due = _all_due(ticks, max(first, job.now - job.grace_us), job.now)
         case _:
-            following_ = ticks.after(first)
-            due = [first]
-            if following_ is not None and following_ <= job.now:
-                start = _capped(ticks, following_, job.now, job.cap - 1) if job.cap > 1 else job.now + 1
-                due = ([] if start > following_ else due) + _all_due(ticks, start, job.now)
-                due = due or [ticks.latest(job.now) or first]
+            due = _last_due(ticks, first, job.now, job.cap)
     last = job.last_tick_at
-    return [tick for tick in due if last is None or tick > last], ticks.after(job.now)
+    following_ = ticks.after(job.now if len(due) < MOST_TICKS else due[-1])  # the others come with the next look
+    return [tick for tick in due if last is None or tick > last], following_
+
+
+def _last_due(ticks: Ticks, first: int, now: int, cap: int) -> list[int]:
+    """The last `cap` of the ticks from `first` on that are due."""
+    coming = ticks.after(first)
+    if coming is None or coming > now:
+        return [first]
+    start = _capped(ticks, coming, now, cap)
+    due = _all_due(ticks, start, now)
+    if start == coming and len(due) < cap:
+        due.insert(0, first)
+    return due[:MOST_TICKS]
 
 
 def _all_due(ticks: Ticks, first: int, now: int) -> list[int]:

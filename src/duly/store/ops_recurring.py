@@ -18,16 +18,20 @@ from duly.domain.errors import (
     MirrorHookMissing,
     RecurringJobNotFound,
 )
+from duly.domain.names import suggest
 from duly.domain.records import HOLD
 from duly.domain.recurring import Change, NewRecurring, RecurringRecord
 from duly.schedule.plan import Ticks, first_run
 from duly.schedule.schedule import Schedule
 from duly.store.call import FAILED, Call, Dialect, Foreign, Op, Row, Rows, Value
 from duly.store.ops_enqueue import MOVES, take_unstarted
+from duly.store.statements import names_in
 
 Hooks = Mapping[str, Callable[[Change, "Execute"], object]]
 Execute = Callable[[str, Mapping[str, object]], None]
 UNDECLARED = "duly: no longer declared"
+HOOK_MISSING = "duly: hook missing"
+"""Stands for an SQLSTATE where it is this process that lacks something."""
 
 
 class Standing(NamedTuple):
@@ -114,9 +118,9 @@ class Recurring:
 
     # -- change -----------------------------------------------------------------------------------------------
 
-    def lock(self, job_id: str) -> Op[RecurringRecord]:
+    def lock(self, job_id: str, by: str = "lock_recurring") -> Op[RecurringRecord]:
         """Hold a recurring job until the transaction ends, and read it as it is then."""
-        if not (yield Call("lock_recurring", {"id": job_id})):
+        if not (yield Call(by, {"id": job_id})):
             raise RecurringJobNotFound(f"there is no recurring job {job_id}: it was deleted, or the id is wrong")
         return (yield from self._read(job_id))
 
@@ -134,9 +138,15 @@ class Recurring:
     def set_enabled_if(
         self, job_id: str, sql: str, params: Mapping[str, object], *, by: str | None, reason: str | None
     ) -> Op[Standing]:
-        """Enable or disable by a condition, evaluated in a statement of its own once the job is held."""
-        old = yield from self.lock(job_id)
-        rows = yield Foreign(f"SELECT CASE WHEN ({sql}) THEN 1 ELSE 0 END", params)
+        """Enable or disable by a condition, evaluated in a statement of its own once the job is held.
+
+        The caller's transaction may see one moment only, and would not see what another did while this one waited: it
+        is refused by the database (SQLSTATE 40001), since the other has written the row too.
+        """
+        if missing := missing_params(sql, params):
+            raise InvalidOption(missing)
+        old = yield from self.lock(job_id, "touch_recurring")
+        rows = yield Foreign(f"SELECT CASE WHEN ({sql}\n) THEN 1 ELSE 0 END", params)
         return (yield from self._set(old, bool(rows[0][0]), by=by, reason=reason))
 
     def _set(self, old: RecurringRecord, enabled: bool, *, by: str | None, reason: str | None) -> Op[Standing]:
@@ -149,7 +159,8 @@ class Recurring:
 
     def _enable(self, old: RecurringRecord) -> Op[Standing]:
         """It runs when it would have, or at once if that has passed."""
-        at, tick = old.next_run_at, old.tick_at
+        at = old.next_run_at
+        tick = at if old.tick_at is None else old.tick_at  # a run by hand that had not begun is forgotten
         if at is None:
             rules = Schedule.from_json(old.rule).rules
             at = tick = Ticks(old).after(old.now) if rules else old.now
@@ -344,26 +355,33 @@ class Recurring:
         if not rows:
             return
         error = yield from self.mirror_with(change, rows[0][0], bool(rows[0][1]))
+        if error is not None and error[0] == HOOK_MISSING:
+            raise MirrorHookMissing(error[1])
         if error is not None:
             raise MirrorFailed(f"the mirror of task {change.task!r} failed for key {change.key!r}: {error[1]}")
 
     def mirror_with(self, change: Change, sql: object, hook: bool) -> Op[tuple[str | None, str] | None]:
         """The same with the mirror at hand. Returns what went wrong as (SQLSTATE, text), or None."""
         if sql is not None:
-            error = _error((yield Foreign(str(sql), mirror_params(change, self.dialect), caught=True, untyped=True)))
+            params = mirror_params(change, self.dialect)
+            if missing := missing_params(str(sql), params):
+                return None, missing
+            error = _error((yield Foreign(str(sql), params, caught=True, untyped=True)))
             if error is not None:
                 return error
         if not hook:
             return None
         function = self.hooks.get(change.task)
         if function is None:
-            raise MirrorHookMissing(
+            return HOOK_MISSING, (
                 f"task {change.task!r} has a Python hook that must see every change of its recurring jobs, and this "
                 "process has not loaded it. Make the change where the task is declared, with --app on the command line"
             )
         wanted: list[Foreign] = []
 
         def execute(sql: str, params: Mapping[str, object]) -> None:
+            if missing := missing_params(sql, params):
+                raise InvalidOption(missing)
             wanted.append(Foreign(sql, params, caught=True))
 
         try:
@@ -422,6 +440,19 @@ def _error(rows: Rows) -> tuple[str | None, str] | None:
         state = rows[0][1]
         return (None if state is None else str(state)), str(rows[0][2])
     return None
+
+
+def missing_params(sql: str, given: Mapping[str, object]) -> str | None:
+    """What a statement in the application's words names and is not given, in words; None if there is nothing."""
+    for name in names_in(sql):
+        if name not in given:
+            known = ", ".join(f":{each}" for each in given) or "nothing"
+            return f"the SQL names :{name}, and it is given {known}.{suggest(name, given)}"
+    return None
+
+
+MIRRORED = (*Change._fields, "next_run_us")
+"""What a mirror statement may name."""
 
 
 def mirror_params(change: Change, dialect: Dialect) -> dict[str, object]:

@@ -18,7 +18,7 @@ from duly.domain.records import Settled
 from duly.domain.recurring import Change, Ending, Next, Occurrence, Spawning
 from duly.schedule.plan import after_run, due_ticks
 from duly.store.call import Call, Dialect, Op, Value
-from duly.store.ops_recurring import Recurring
+from duly.store.ops_recurring import HOOK_MISSING, Recurring
 from duly.store.ops_settle import settle
 
 _BUSY = {"55P03", "40P01", "40001"}
@@ -26,6 +26,10 @@ _BUSY = {"55P03", "40P01", "40001"}
 RUNS_KEPT = 10
 PAGE = 500
 MOST_OLD = 1_000
+
+
+Made = tuple[str, str, str, int, int]
+"""Where a new job went: queue, tenant, task, rank, and how many."""
 
 
 class Ended(NamedTuple):
@@ -37,6 +41,8 @@ class Ended(NamedTuple):
     """Those whose recurring job somebody else holds at the moment: try again."""
     failed: dict[str, str]
     """Those whose mirror failed, and how: they are not settled."""
+    hookless: dict[str, str]
+    """Those that a Python hook must see which this process has not loaded, in words: they are not settled."""
     now_us: int = 0
     """What time the database said it was."""
 
@@ -54,15 +60,16 @@ def end_runs(
         if len(free) < len(runs):  # what was deleted is not busy: its run has lost its job
             busy = {str(row[0]) for row in (yield Call("known_jobs", {"ids": sorted(set(runs) - free)}))}
     jobs = yield from _ending(dialect, [each for each in batch if each.id in free])
-    plain = [job for job in jobs if not mirrored or (job.mirror is None and not job.hook)]
-    beside = [job for job in jobs if mirrored and (job.mirror is not None or job.hook)]
+    plain: list[Ending] = []
+    beside: list[Ending] = []
+    for job in jobs:  # a run that is given back changes nothing that a mirror shows
+        has_mirror = mirrored and (job.mirror is not None or job.hook) and runs[job.id].outcome != "released"
+        (beside if has_mirror else plain).append(job)
     accepted = yield from _end(dialect, plain, runs, shard=shard, only_expired=only_expired)
-    failed: dict[str, str] = {}
+    ended = Ended(accepted, busy, {}, {}, jobs[0].now if jobs else 0)
     if beside:
-        more, held, failed = yield from _end_mirrored(recurring, beside, runs, shard=shard, only_expired=only_expired)
-        accepted |= more
-        busy |= held
-    return Ended(accepted, busy, failed, jobs[0].now if jobs else 0)
+        yield from _end_mirrored(recurring, beside, runs, ended, shard=shard, only_expired=only_expired)
+    return ended
 
 
 def _ending(dialect: Dialect, batch: Sequence[Settled]) -> Op[list[Ending]]:
@@ -153,12 +160,15 @@ def _short(run: Settled) -> str | None:
 
 
 def _end_mirrored(
-    recurring: Recurring, jobs: Sequence[Ending], runs: dict[str, Settled], *, shard: int, only_expired: bool
-) -> Op[tuple[dict[str, Next], set[str], dict[str, str]]]:
-    """Settle together with their mirrors; should one fail, each by itself."""
-    accepted: dict[str, Next] = {}
-    held: set[str] = set()
-    failed: dict[str, str] = {}
+    recurring: Recurring,
+    jobs: Sequence[Ending],
+    runs: dict[str, Settled],
+    ended: Ended,
+    *,
+    shard: int,
+    only_expired: bool,
+) -> Op[None]:
+    """Settle together with their mirrors; should one fail, each by itself. Adds to what has ended."""
     groups = [list(jobs)] if len(jobs) > 1 else []
     together = False
     if recurring.dialect is Dialect.POSTGRES:
@@ -166,18 +176,20 @@ def _end_mirrored(
     for group in groups:
         more, error = yield from _try(recurring, group, runs, shard=shard, only_expired=only_expired)
         together = error is None
-        accepted |= more
+        ended.accepted.update(more)
     if not together:
         for job in jobs:
             more, error = yield from _try(recurring, [job], runs, shard=shard, only_expired=only_expired)
-            accepted |= more
-            if error is not None and error[0] in _BUSY:
-                held.add(job.id)
-            elif error is not None:
-                failed[job.id] = error[1]
+            ended.accepted.update(more)
+            if error is None:
+                continue
+            state, text = error
+            if state in _BUSY:
+                ended.held.add(job.id)
+            else:
+                (ended.hookless if state == HOOK_MISSING else ended.failed)[job.id] = text
     if recurring.dialect is Dialect.POSTGRES:
         yield Call("wait_again")
-    return accepted, held, failed
 
 
 def _try(
@@ -215,18 +227,40 @@ def occurrences(dialect: Dialect, ids: Sequence[str]) -> Op[dict[str, Occurrence
     return {str(row[0]): Occurrence._make(row) for row in rows}
 
 
-def spawn(dialect: Dialect, n: int) -> Op[list[tuple[str, str, str, int, int]]]:
+def spawn(recurring: Recurring, n: int) -> Op[list[Made]]:
     """Make the jobs of ticks that are due. Returns (queue, tenant, task, rank, 1) for each job made."""
-    made: list[tuple[str, str, str, int, int]] = []
+    made: list[Made] = []
     for row in (yield Call("due_spawning", {"n": n})):
         for due in (yield Call("spawning", {"id": str(row[0])})):
-            made += yield from _spawn(Spawning._make(due))
+            made += yield from _spawn_mirrored(recurring, Spawning._make(due))
     return made
 
 
-def _spawn(job: Spawning) -> Op[list[tuple[str, str, str, int, int]]]:
+def _spawn_mirrored(recurring: Recurring, job: Spawning) -> Op[list[Made]]:
+    """Make the jobs together with the mirror; should that fail, without it, and say so."""
+    mirror = yield Call("mirror_of", {"task": job.task})
+    if not mirror:
+        return (yield from _spawn(job))[0]
+    yield Call("save_here")
+    if recurring.dialect is Dialect.POSTGRES:
+        yield Call("wait_little")
+    made, change = yield from _spawn(job)
+    error = yield from recurring.mirror_with(change, mirror[0][0], bool(mirror[0][1]))
+    if error is not None:
+        yield Call("back_to_here")
+        made = []
+        if error[0] not in (*_BUSY, HOOK_MISSING):  # those are for later, or for somebody else
+            made, _ = yield from _spawn(job)
+            yield Call("note_unmirrored", {"id": job.id, "error": f"MirrorFailed: {error[1]}"[:1_000]})
+    yield Call("past_here")
+    if recurring.dialect is Dialect.POSTGRES:
+        yield Call("wait_again")
+    return made
+
+
+def _spawn(job: Spawning) -> Op[tuple[list[Made], Change]]:
     ticks, following = due_ticks(job)
-    made: list[tuple[str, str, str, int, int]] = []
+    made: list[Made] = []
     for tick in ticks:
         job_id = id_of_tick(job.id, tick)
         params: dict[str, Value] = {"id": job.id, "job_id": job_id, "tick_at": tick, "horizon": DEFAULT_HORIZON_US}
@@ -243,7 +277,10 @@ def _spawn(job: Spawning) -> Op[list[tuple[str, str, str, int, int]]]:
     else:
         yield Call("move_spawning", {"id": job.id, "next_run_at": following})
     yield Call("note_spawned", {"id": job.id, "next_run_at": following, "last_tick_at": max(ticks) if ticks else None})
-    return made
+    last = job.now if ticks else job.last_run_at
+    on = following is not None
+    change = Change(job.id, job.tenant, job.task, job.key, on, following, None, None, job.failures, last)
+    return made, change
 
 
 def id_of_tick(schedule_id: str, tick: int) -> str:

@@ -62,6 +62,19 @@ def rewrite(sql: str, *, param: Marker, table: str, casts: bool, percent: str = 
     return _TOKEN.sub(replace, sql)
 
 
+@lru_cache(maxsize=MOST_FOREIGN)
+def names_in(sql: str) -> tuple[str, ...]:
+    """The `:name` parameters of a statement in the application's words, without those that are always given."""
+    found: dict[str, None] = {}
+
+    def note(name: str) -> str:
+        found[name] = None
+        return ""
+
+    rewrite(sql, param=note, table="", casts=True)
+    return tuple(name for name in found if name not in CLOCKS)
+
+
 def literal(value: object) -> str:
     """A value as PostgreSQL text that takes its type from where it stands."""
     if value is None:

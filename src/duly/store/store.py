@@ -263,7 +263,7 @@ class Store:
                 self.recurring, batch, shard=self._shard, only_expired=only_expired, mirrored=mirrored
             )
             if next(tries, True):
-                known = {*ended.accepted, *ended.held, *ended.failed}
+                known = {*ended.accepted, *ended.held, *ended.failed, *ended.hookless}
                 found = yield from ops_settle.already_settled([each for each in batch if each.id not in known])
                 for job_id in found:
                     ended.accepted[job_id] = Next("recurs", None, None, None, 0)
@@ -325,7 +325,7 @@ class Store:
             return []
         from duly.store import ops_recurring_runs
 
-        return self.database.write(lambda: ops_recurring_runs.spawn(self.dialect, n))
+        return self.database.write(lambda: ops_recurring_runs.spawn(self.recurring, n))
 
     def prune_recurring(self, after: str, keep_us: int) -> tuple[str | None, int]:
         """Forget old runs of the next recurring jobs by id. Returns where to go on, None at the end; how many went."""

@@ -216,8 +216,8 @@ class Finisher:
         for each in batch:
             run, _, settled = each.concluded
             job_id = settled.id
-            if job_id in ended.held or job_id in ended.failed:
-                self._postpone(each, ended.failed.get(job_id))
+            if job_id in ended.held or job_id in ended.failed or job_id in ended.hookless:
+                self._postpone(each, ended.failed.get(job_id) or ended.hookless.get(job_id))
                 continue
             self._postponed.pop(job_id, None)
             over.append(each.concluded)

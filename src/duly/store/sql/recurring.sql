@@ -36,6 +36,9 @@ SELECT id FROM duly.recurring WHERE id = :id::uuid FOR UPDATE
 -- name: lock_recurring [sqlite] Find one recurring job; the write lock is already ours.
 SELECT id FROM duly.recurring WHERE id = :id
 
+-- name: touch_recurring Hold one recurring job by writing it: of two transactions that each see one moment only, the later is refused.
+UPDATE duly.recurring SET token = token WHERE id = :id::uuid RETURNING id
+
 -- name: insert_schedule A new recurring job's schedule, unless there is one.
 INSERT INTO duly.schedules (id, tenant, task, key, name, description, rule, anchor_at, misfire, grace_us, cap, overlap, failure, pause_after,
                             declared, declared_in, created_by, created_at, updated_at)
@@ -59,7 +62,7 @@ UPDATE duly.schedules SET name = :name::text, description = :description::text, 
 WHERE id = :id::uuid
 
 -- name: update_recurring_job What a recurring job runs changes.
-UPDATE duly.jobs SET queue = :queue::text, args = :args::json, priority = :priority::smallint, max_attempts = :max_attempts::integer,
+UPDATE duly.jobs SET queue = :queue::text, args = :args::json, priority = :priority::smallint, max_attempts = COALESCE(:max_attempts::integer, max_attempts),
     retry = :retry::text, timeout_us = :timeout_us::bigint
 WHERE id = :id::uuid
 
@@ -147,7 +150,8 @@ SELECT id FROM duly.scheduled WHERE hold = 5 AND run_at <= :now ORDER BY run_at,
 SELECT 1 FROM duly.scheduled WHERE hold = 5 AND run_at <= :now LIMIT 1
 
 -- name: spawning One schedule that makes a job per tick. After it was locked.
-SELECT d.id, d.run_at, r.tick_at, r.last_tick_at, s.tenant, s.task, s.key, s.rule, s.anchor_at, s.misfire, s.grace_us, s.cap, :now
+SELECT d.id, d.run_at, r.tick_at, r.last_tick_at, s.tenant, s.task, s.key, s.rule, s.anchor_at, s.misfire, s.grace_us, s.cap, :now,
+       r.failures, r.last_run_at
 FROM duly.scheduled d JOIN duly.recurring r ON r.id = d.id JOIN duly.schedules s ON s.id = d.id
 WHERE d.id = :id::uuid AND d.hold = 5 AND d.run_at <= :now
 
@@ -170,8 +174,12 @@ UPDATE duly.scheduled SET run_at = :next_run_at::bigint WHERE id = :id::uuid
 -- name: note_spawned How a schedule that makes a job per tick stands.
 UPDATE duly.recurring SET next_run_at = :next_run_at::bigint, tick_at = :next_run_at::bigint, last_tick_at = COALESCE(:last_tick_at::bigint, last_tick_at),
     last_run_at = CASE WHEN :last_tick_at::bigint IS NULL THEN last_run_at ELSE :now END,
-    last_outcome = CASE WHEN :last_tick_at::bigint IS NULL THEN last_outcome ELSE 'enqueued' END
+    last_outcome = CASE WHEN :last_tick_at::bigint IS NULL THEN last_outcome ELSE 'enqueued' END,
+    last_error = CASE WHEN :last_tick_at::bigint IS NULL THEN last_error ELSE NULL END
 WHERE id = :id::uuid
+
+-- name: note_unmirrored What went wrong beside the ticks of a schedule that makes a job for each.
+UPDATE duly.recurring SET last_error = :error::text WHERE id = :id::uuid
 
 -- name: is_recurring Whether a job recurs.
 SELECT id FROM duly.schedules WHERE id = :id::uuid
