@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from duly.domain.clock import SystemClock, from_us
 from duly.domain.errors import DulyError
-from duly.domain.json import clean_text
 from duly.domain.records import Claimed
+from duly.domain.text import clean_text
 
 if TYPE_CHECKING:
     import asyncio

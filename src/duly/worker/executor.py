@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 from duly.domain import outcome
 from duly.domain.durations import human
 from duly.domain.errors import ArgumentsDoNotFit, Steer, WorkerError
-from duly.domain.json import clean_text, decode, describe_exception, encode_result
+from duly.domain.json import decode, encode_result
 from duly.domain.records import Settled
 from duly.domain.retry import Backoff
+from duly.domain.text import clean_text, describe_exception
 from duly.worker.context import Run
 from duly.worker.hooks import run_hook_whatever
 from duly.worker.registry import Registry
