@@ -17,12 +17,16 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from duly import Duly
 from tests.databases import ALL, BY_DEFAULT, LEAK_SECONDS, Databases, Kind, is_installed, start_postgres
 from tests.helpers import Ledger, opened
 from tests.postgres import PostgresServer
+
+hypothesis.settings.register_profile("duly", deadline=None)  # a busy machine makes no example wrong
+hypothesis.settings.load_profile("duly")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -13,11 +13,11 @@ from duly.domain.clock import from_us
 from duly.domain.durations import micros, to_timedelta
 from duly.domain.errors import Conflict, InvalidOption, JobNotFound, JobNotRetryable, UniqueKeyHeld
 from duly.domain.ids import is_job_id
-from duly.domain.json import clean_text
 from duly.domain.names import check_queue_name
 from duly.domain.rank import STRICT_HORIZON_US, check_priority
 from duly.domain.records import Counts, Filter, WorkerRecord
 from duly.domain.states import State
+from duly.domain.text import clean_text
 from duly.job import Job, Run
 from duly.maintenance.prune import Retention, prune_some
 from duly.store import ops_jobs

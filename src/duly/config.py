@@ -16,8 +16,8 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from duly.domain.durations import LONGEST, human, to_timedelta
 from duly.domain.errors import ConfigurationError, InvalidOption
-from duly.domain.json import safe_repr
 from duly.domain.names import check_text, suggest
+from duly.domain.text import safe_repr
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB

@@ -15,10 +15,11 @@ from duly.domain.clock import from_us, to_us
 from duly.domain.durations import micros, to_timedelta
 from duly.domain.errors import InvalidOption, RecurringJobNotFound
 from duly.domain.ids import uuid7
-from duly.domain.json import clean_text, decode, encode_args, safe_repr
+from duly.domain.json import decode, encode_args
 from duly.domain.names import check_tenant, check_text, suggest
 from duly.domain.recurring import ENDLESS, NewRecurring, RecurringRecord
 from duly.domain.retry import DEFAULT
+from duly.domain.text import clean_text, safe_repr
 from duly.schedule.plan import Ticks
 from duly.schedule.schedule import Schedule
 from duly.store.call import Op

@@ -14,9 +14,9 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from duly.domain.errors import AlreadyRegistered, InvalidOption, NotRegistered, WorkerError
-from duly.domain.json import safe_repr
 from duly.domain.names import check_task_name, check_tenant, check_text
 from duly.domain.signature import Signature
+from duly.domain.text import safe_repr
 from duly.recurring import KEY_BYTES, RecurringJob
 from duly.task import Task
 from duly.worker.context import current_job

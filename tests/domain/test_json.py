@@ -14,18 +14,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from duly.domain.errors import ArgumentError, PayloadTooLarge
-from duly.domain.json import (
-    JSON,
-    MAX_BYTES,
-    MAX_DEPTH,
-    canonical,
-    clean_text,
-    decode,
-    decode_strict,
-    describe_exception,
-    encode_args,
-    encode_result,
-)
+from duly.domain.json import JSON, MAX_BYTES, MAX_DEPTH, canonical, decode, decode_strict, encode_args, encode_result
+from duly.domain.text import clean_text, describe_exception
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))  # surrogates and NUL too
 SOUND_TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"))

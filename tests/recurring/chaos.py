@@ -51,7 +51,8 @@ class Report:
 
     def __str__(self) -> str:
         return (
-            f"{self.expected} ticks, {len(self.accepted)} run, {len(self.missing)} missing, {len(self.repeated)} repeated; "
+            f"{self.expected} ticks, {len(self.accepted)} run, {len(self.missing)} missing, {len(self.repeated)} "
+            "repeated; "
             f"{self.started} handlers started, {self.kills} processes killed, {self.pauses} paused"
         )
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 from duly.domain.errors import InvalidOption
-from duly.domain.json import safe_repr
+from duly.domain.text import safe_repr
 
 _BOOTTIME = getattr(time, "CLOCK_BOOTTIME", None)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

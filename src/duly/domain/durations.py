@@ -10,7 +10,7 @@ import re
 from datetime import timedelta
 
 from duly.domain.errors import InvalidOption
-from duly.domain.json import safe_repr
+from duly.domain.text import safe_repr
 
 LONGEST = timedelta(days=365_000)
 """About a thousand years: a duration this long still fits in 64 bits and, added to today, in a datetime."""

@@ -1,4 +1,4 @@
-"""The one encoder: what duly writes into a database as JSON or as free text goes through here.
+"""The one encoder: what duly writes into a database as JSON goes through here (free text: `text.py`).
 
 Arguments are checked: what would not come back equal is refused, with the path of the value at fault.
 Results and errors are never refused, since a run that has ended must be recorded whatever it left: what
@@ -15,28 +15,20 @@ from __future__ import annotations
 import json
 import json.encoder
 import math
-import re
-import reprlib
-import traceback
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, NoReturn, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, NoReturn, TypeAlias
 
 from duly.domain.errors import ArgumentError, PayloadTooLarge
+from duly.domain.text import UNSTORABLE, clean_text, escape, guarded, safe_repr, type_name
 
 JSON: TypeAlias = "dict[str, JSON] | list[JSON] | str | int | float | bool | None"
 
 MAX_BYTES: Final = 262_144
-MAX_TEXT_BYTES: Final = 16_384
 MAX_DEPTH: Final = 100
 SCALARS: Final[frozenset[type]] = frozenset({str, int, float, bool, type(None)})
 
-_T = TypeVar("_T")
 _Chunks: TypeAlias = Callable[[object, int], Iterable[str]]
 _REPR_BYTES: Final = 1_024
-_CHUNK_BYTES: Final = 4_096
-_FRAMES: Final = 1_000
-_UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 
 
 class Misfit(Exception):
@@ -58,15 +50,6 @@ class ResultText(NamedTuple):  # not a dataclass: one is made per job, and this 
 
     text: str | None
     exact: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ErrorText:
-    """An exception as stored: bounded, and free of what a database refuses."""
-
-    kind: str
-    message: str
-    traceback: str
 
 
 def encode_args(value: object, *, max_bytes: int = MAX_BYTES) -> str:
@@ -146,45 +129,6 @@ def check(value: object) -> None:
         _check(value, 1, set())
 
 
-def clean_text(text: str, max_bytes: int = MAX_TEXT_BYTES) -> str:
-    """Return `text` fit for any database: NUL and surrogates escaped, the middle cut if it is too long."""
-    text = str.__str__(text)  # an exact str, whatever a subclass thinks of slicing
-    if len(text) <= max_bytes:
-        if text.isascii() and "\x00" not in text:
-            return text
-        data = _escape(text).encode()
-        if len(data) <= max_bytes:
-            return data.decode()
-    marker = f"\n... [cut: {len(text)} characters in all] ...\n"
-    half = (max_bytes - len(marker)) // 2
-    if half <= 0:
-        most = max(max_bytes, 0)
-        return _escape(text[:most]).encode()[:most].decode(errors="ignore")
-    head = _escape(text[:half]).encode()[:half].decode(errors="ignore")
-    tail = _escape(text[-half:]).encode()[-half:].decode(errors="ignore")
-    return head + marker + tail
-
-
-def describe_exception(error: BaseException, max_bytes: int = MAX_TEXT_BYTES) -> ErrorText:
-    """Return what to store about an exception; never raise, whatever its methods do."""
-    return ErrorText(
-        kind=_safe(type_name, type(error)),
-        message=clean_text(_safe(str, error), max_bytes),
-        traceback=clean_text(_safe(_format_traceback, error), max_bytes),
-    )
-
-
-def type_name(cls: type) -> str:
-    """Return the name of a class as people write it: `ValueError`, `shop.errors.OutOfStock`."""
-    name = cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
-    return clean_text(name, 200)
-
-
-def safe_repr(value: object) -> str:
-    """Return a short repr for use in messages; never raise."""
-    return _escape(_safe(_short.repr, value))
-
-
 def path_text(steps: Iterable[str | int]) -> str:
     """Return steps as people write them: `args.user.tags[3]`, `args.headers["X-Id"]`."""
     text = "args"
@@ -192,7 +136,7 @@ def path_text(steps: Iterable[str | int]) -> str:
         if isinstance(step, int):
             text += f"[{step}]"
             continue
-        shown = _escape(step if len(step) <= 60 else step[:57] + "...")
+        shown = escape(step if len(step) <= 60 else step[:57] + "...")
         text += f".{shown}" if shown.isidentifier() else f'["{shown}"]'
     return text
 
@@ -225,8 +169,6 @@ def _make_encoder(*, sort_keys: bool = False) -> _Chunks:
 _chunks: Final = _make_encoder()
 _sorted_chunks: Final = _make_encoder(sort_keys=True)
 _scan: Final = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
-_short: Final = reprlib.Repr()
-_short.maxstring = _short.maxother = _short.maxlong = 80
 _NO_RESULT: Final = ResultText(None, True)
 
 
@@ -311,7 +253,7 @@ def _check_items(value: dict[Any, Any] | list[Any] | tuple[Any, ...], depth: int
 
 
 def _check_text(text: str, subject: str) -> None:
-    bad = _UNSTORABLE.search(text)
+    bad = UNSTORABLE.search(text)
     if bad is not None:
         what = "NUL" if bad[0] == "\x00" else "a lone surrogate"
         where = f"position {bad.start() + 1}"
@@ -348,22 +290,6 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
-def _escape(text: str) -> str:
-    return _UNSTORABLE.sub(lambda bad: f"\\u{ord(bad[0]):04x}", text)
-
-
-def _safe(show: Callable[[_T], str], value: _T) -> str:
-    try:
-        return show(value)
-    except BaseException as error:  # also SystemExit and the like: a broken method must not end the worker
-        return f"<{type(value).__name__} that cannot be shown: {type(error).__name__}>"
-
-
-def _format_traceback(error: BaseException) -> str:
-    lines = traceback.TracebackException.from_exception(error, limit=-_FRAMES).format()
-    return "".join(clean_text(line, _CHUNK_BYTES) for line in lines)
-
-
 class _TooLarge(Exception):
     """What is being softened has more values than fit."""
 
@@ -394,7 +320,7 @@ class _Softener:
                     return {self._key(key): self.soften(item, above) for key, item in value.items()}
                 return [self.soften(item, above) for item in value]
             case _:
-                return self._instead(clean_text(_safe(repr, value), _REPR_BYTES))
+                return self._instead(clean_text(guarded(repr, value), _REPR_BYTES))
 
     def _instead(self, text: str) -> str:
         self.changed = True
@@ -402,7 +328,7 @@ class _Softener:
 
     def _text(self, value: str) -> str:
         text = str.__str__(value)
-        escaped = _escape(text)
+        escaped = escape(text)
         return text if escaped == text else self._instead(escaped)
 
     def _whole(self, value: int) -> JSON:
@@ -415,7 +341,7 @@ class _Softener:
     def _key(self, key: object) -> str:
         if isinstance(key, str):
             return self._text(key)
-        return self._instead(clean_text(_safe(repr, key), _REPR_BYTES))
+        return self._instead(clean_text(guarded(repr, key), _REPR_BYTES))
 
 
 _FLOAT_WORDS: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}

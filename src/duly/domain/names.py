@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from duly.domain.errors import InvalidOption
-from duly.domain.json import safe_repr
+from duly.domain.text import safe_repr
 
 _NAME = re.compile(r"[A-Za-z0-9_.:\-]{1,128}")
 _UNSTORABLE = "[\x00-\x1f\x7f-\x9f\ud800-\udfff]"

@@ -7,9 +7,9 @@ from datetime import timedelta
 
 from duly.domain.durations import human, micros
 from duly.domain.errors import Cancel, Retry, Snooze
-from duly.domain.json import clean_text, describe_exception, safe_repr
 from duly.domain.records import Claimed, Lapsed, Settled
 from duly.domain.retry import Backoff, Decision, after_failure
+from duly.domain.text import clean_text, describe_exception, safe_repr
 
 Random = Callable[[], float]
 MOST_REASON = 1_000

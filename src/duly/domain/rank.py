@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Final
 
 from duly.domain.errors import InvalidOption
-from duly.domain.json import safe_repr
+from duly.domain.text import safe_repr
 
 HIGHEST_PRIORITY: Final = 100
 

@@ -16,8 +16,8 @@ from typing import Final, Literal, TypeAlias, assert_never
 
 from duly.domain.durations import LONGEST, micros, to_timedelta
 from duly.domain.errors import InvalidOption
-from duly.domain.json import safe_repr
 from duly.domain.states import State
+from duly.domain.text import safe_repr
 
 Duration: TypeAlias = timedelta | int | float | str
 Exceptions: TypeAlias = type[BaseException] | Iterable[type[BaseException]]

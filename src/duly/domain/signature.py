@@ -21,15 +21,14 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any, Final
 
-from duly.domain.codecs import ANY, NONE, Busy, Codec, Fields, at, codec_for, expected, union
+from duly.domain.codecs.choices import union
+from duly.domain.codecs.codec import Codec, at, expected
+from duly.domain.codecs.hints import Busy, codec_for
+from duly.domain.codecs.leaves import ANY, NONE
+from duly.domain.codecs.records import Fields
 from duly.domain.errors import ArgumentError, ArgumentsDoNotFit, ConfigurationError
-from duly.domain.json import (
-    JSON,
-    MAX_DEPTH,
-    SCALARS,
-    Misfit,
-    safe_repr,
-)
+from duly.domain.json import JSON, MAX_DEPTH, SCALARS, Misfit
+from duly.domain.text import safe_repr
 
 
 class Signature:

@@ -6,8 +6,8 @@ from enum import StrEnum
 from typing import Final
 
 from duly.domain.errors import InvalidOption
-from duly.domain.json import safe_repr
 from duly.domain.names import suggest
+from duly.domain.text import safe_repr
 
 
 class State(StrEnum):

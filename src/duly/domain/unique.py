@@ -11,8 +11,9 @@ from datetime import timedelta
 from typing import Literal, TypeAlias, get_args
 
 from duly.domain.errors import InvalidOption
-from duly.domain.json import canonical, safe_repr
+from duly.domain.json import canonical
 from duly.domain.names import suggest
+from duly.domain.text import safe_repr
 
 Mode: TypeAlias = Literal["skip", "replace", "debounce", "keep_latest", "none"]
 Scope: TypeAlias = Literal["queued", "live", "window"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 from duly.domain.clock import from_us, to_us
 from duly.domain.durations import LONGEST, micros, to_timedelta
 from duly.domain.errors import InvalidOption, InvalidSchedule
-from duly.domain.json import safe_repr
+from duly.domain.text import safe_repr
 from duly.schedule.rules import every
 from duly.schedule.zones import FIRST, LAST
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from duly.domain.errors import InvalidSchedule
-from duly.domain.json import safe_repr
+from duly.domain.text import safe_repr
 
 _SHOWN = 500
 

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from duly.domain.errors import InvalidSchedule
-from duly.domain.json import safe_repr
+from duly.domain.text import safe_repr
 from duly.schedule.moments import first_after, last_at
 from duly.schedule.options import (
     FIRST_US,

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from duly.domain.errors import InvalidSchedule
-from duly.domain.json import safe_repr
+from duly.domain.text import safe_repr
 from duly.schedule.cron import DAY
 
 if TYPE_CHECKING:

@@ -11,9 +11,10 @@ from typing import Any
 from duly.admin import MOST_LISTED
 from duly.app import Duly
 from duly.domain.errors import ArgumentError, ArgumentsDoNotFit
-from duly.domain.json import Misfit, encode_args, safe_repr
+from duly.domain.json import Misfit, encode_args
 from duly.domain.names import suggest
 from duly.domain.states import State
+from duly.domain.text import safe_repr
 from duly.job import Job
 from duly.task import Task
 from duly.worker.registry import TaskDefinition

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from duly.domain.json import safe_repr
 from duly.domain.records import Settled
+from duly.domain.text import safe_repr
 from duly.job import Job
 
 OUTCOMES = ("succeeded", "failed", "retried", "snoozed", "cancelled", "expired", "parked", "released", "lost")

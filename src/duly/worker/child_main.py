@@ -24,9 +24,9 @@ from contextvars import Context
 from types import FrameType
 from typing import Any, NoReturn
 
-from duly.domain.json import describe_exception
 from duly.domain.records import Claimed
 from duly.domain.recurring import Occurrence
+from duly.domain.text import describe_exception
 from duly.worker.context import CURRENT, Run
 from duly.worker.executor import Concluded, Executor
 from duly.worker.hooks import run_hook, run_hook_whatever

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from duly.domain.clock import SystemClock, from_us
 from duly.domain.errors import DulyError
-from duly.domain.json import clean_text
 from duly.domain.records import HOLD, Claimed
 from duly.domain.recurring import Occurrence
+from duly.domain.text import clean_text
 
 if TYPE_CHECKING:
     import asyncio

@@ -15,9 +15,10 @@ from duly.domain import outcome
 from duly.domain.clock import to_us
 from duly.domain.durations import human, micros
 from duly.domain.errors import ArgumentsDoNotFit, InvalidOption, Steer, WorkerError
-from duly.domain.json import clean_text, decode, describe_exception, encode_result
+from duly.domain.json import decode, encode_result
 from duly.domain.records import HOLD, Settled
 from duly.domain.retry import Backoff
+from duly.domain.text import clean_text, describe_exception
 from duly.worker.context import Run
 from duly.worker.hooks import run_hook_whatever
 from duly.worker.registry import Registry

@@ -198,6 +198,7 @@ class Finisher:
             batch = spent
         now = time.monotonic_ns()
         settled = [_with_age(each, now) for each in batch]
+        ended: Ended | None
         try:
             ended = self._store.end_recurring(settled, repeated=repeated, mirrored=not spent)
         except DatabaseUnavailable:
@@ -207,9 +208,21 @@ class Finisher:
                 for each in batch:
                     self._end_recurring([each], repeated=True)
                 return
-            log.error("job %s: its run could not be recorded as it was: %s", settled[0].id, error)
-            ended = self._store.end_recurring([unrecordable(settled[0])], repeated=True, mirrored=not spent)
-        self._take_answer(batch, ended)
+            ended = self._end_anyhow(batch[0], settled[0], error, mirrored=not spent)
+        if ended is not None:
+            self._take_answer(batch, ended)
+
+    def _end_anyhow(self, each: _Postponed, settled: Settled, error: Exception, *, mirrored: bool) -> Ended | None:
+        """Record a run without what the database refused; should even that fail, later: it keeps no other from it."""
+        log.error("job %s: its run could not be recorded as it was: %s", settled.id, error)
+        try:
+            return self._store.end_recurring([unrecordable(settled)], repeated=True, mirrored=mirrored)
+        except DatabaseUnavailable:
+            raise
+        except Exception as another:
+            log.error("job %s: its run could not be recorded: %s; trying again", settled.id, another)
+            self._postpone(each, None)
+            return None
 
     def _take_answer(self, batch: list[_Postponed], ended: Ended) -> None:
         over: list[Concluded] = []
