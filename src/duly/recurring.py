@@ -138,10 +138,7 @@ def describe_new(
     get: Any = options.get
     misfire = _choice("misfire", get("misfire", "once"))
     overlap = _choice("overlap", get("overlap") or ("queue" if misfire == "all" else "skip"))
-    if overlap == "allow" and not schedule.rules:
-        raise InvalidOption(
-            "overlap='allow' makes a job per tick, and without a rule there are none. Give every= or cron="
-        )
+    _check_ticks(overlap, schedule)
     bound = task.definition.signature.bind((), dict(get("args") or {}))
     name, description, by, pause = get("name"), get("description"), get("created_by"), get("pause_after")
     new = NewRecurring(
@@ -156,7 +153,7 @@ def describe_new(
         retry=template.retry,
         timeout_us=template.timeout_us,
         name=None if name is None else check_name(name),
-        description=None if description is None else check_text(description, "description", TEXT_BYTES),
+        description=_description(description),
         misfire=misfire,
         grace_us=micros(to_timedelta(get("grace", GRACE), "grace")),
         cap=_whole("cap", get("cap", CAP)),
@@ -188,6 +185,17 @@ def check_key(key: object) -> str:
             raise InvalidOption(f"key must be text, a whole number or a UUID, not {safe_repr(key)}")
         key = text
     return check_text(str(key), "key", KEY_BYTES)
+
+
+def _description(text: str | None) -> str | None:
+    return None if text is None else check_text(text, "description", TEXT_BYTES)
+
+
+def _check_ticks(overlap: str, schedule: Schedule) -> None:
+    if overlap == "allow" and not schedule.rules:
+        raise InvalidOption(
+            "overlap='allow' makes a job per tick, and without a rule there are none. Give every= or cron="
+        )
 
 
 def check_name(name: str) -> str:
@@ -541,21 +549,23 @@ def edited(old: RecurringRecord, changes: Mapping[str, Any], args: str | None = 
     from duly.domain.rank import check_priority
 
     get = changes.get
+    schedule = _edited_rule(Schedule.from_json(old.rule), changes)
     overlap = _choice("overlap", get("overlap", old.overlap))
+    _check_ticks(overlap, schedule)
     attempts = None if overlap == old.overlap else DEFAULT.max_attempts if overlap == "allow" else ENDLESS
     return NewRecurring(
         id=old.id,
         tenant=old.tenant,
         task=old.task,
         key=old.key,
-        rule=_edited_rule(Schedule.from_json(old.rule), changes).to_json(),
+        rule=schedule.to_json(),
         queue=check_queue_name(get("queue", old.queue)),
         args=old.args if args is None else args,
         priority=check_priority(get("priority", old.priority)),
         retry=old.retry,
         timeout_us=old.timeout_us,
         name=check_name(changes["name"]) if get("name") is not None else (old.name if "name" not in changes else None),
-        description=get("description", old.description),
+        description=_description(get("description", old.description)),
         misfire=_choice("misfire", get("misfire", old.misfire)),
         grace_us=micros(to_timedelta(changes["grace"], "grace")) if "grace" in changes else old.grace_us,
         cap=_whole("cap", get("cap", old.cap)),

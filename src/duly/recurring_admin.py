@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from duly.domain.errors import ConfigurationError, RecurringJobNotFound
+from duly.domain.errors import ConfigurationError, InvalidOption, RecurringJobNotFound
 from duly.domain.ids import is_job_id
 from duly.domain.names import check_tenant
 from duly.store.call import Op
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from duly.task import Task
 
 R = TypeVar("R")
+MOST_LISTED = 10_000
 Hook = Callable[["Change", Callable[[str, Mapping[str, object]], None]], object]
 
 
@@ -141,6 +142,10 @@ class RecurringAdmin:
         """Recurring jobs by tenant, task and key. `after` is the last one of the page before."""
         from duly.recurring import RecurringJob
 
+        if not 0 < limit <= MOST_LISTED:
+            raise InvalidOption(f"limit must be 1 to {MOST_LISTED}, not {limit}")
+        if offset < 0:
+            raise InvalidOption(f"offset must not be negative, and {offset} is")
         place = ("", "", "") if after is None else (after.tenant, after.task, after.key)
         found = self.store.recurring_jobs(task=task, tenant=tenant, enabled=enabled, after=place, n=limit, skip=offset)
         return [RecurringJob(self._duly, record.id, record=record) for record in found]

@@ -52,12 +52,18 @@ def unrecordable(settled: Settled) -> Settled:
     )
 
 
-def mirror_failed(settled: Settled, error: str) -> Settled:
-    """A run whose change could not be mirrored in the application's tables has failed, whatever it did."""
+def mirror_failed(settled: Settled, error: str, *, delay: timedelta | None = None) -> Settled:
+    """A run whose change could not be mirrored in the application's tables has failed, whatever it did.
+
+    `delay`: how long its job backs off, if its failures do.
+    """
     text = clean_text(f"its mirror failed: {error}", MOST_REASON)
     if settled.outcome == "crashed":  # that counts for more
         return settled._replace(error=f"{settled.error} And {text}")
-    return settled._replace(state="failed", outcome="failed", error_kind="MirrorFailed", error=text, result=None)
+    state, delay_us = ("failed", 0) if delay is None else ("scheduled", micros(delay))
+    return settled._replace(
+        state=state, outcome="failed", delay_us=delay_us, error_kind="MirrorFailed", error=text, result=None
+    )
 
 
 def timed_out(timeout_us: int) -> TimeoutError:

@@ -254,6 +254,7 @@ class Recurring:
         if same_rule and same_place:
             return
         at, tick = old.next_run_at, old.tick_at
+        by_hand = tick is None and at is not None  # somebody asked for a run that has not begun: it is still to come
         if not same_rule:
             ruled = _Ruled(new.tenant, new.task, new.key, new.rule, old.anchor_at)
             at = tick = Ticks(ruled).after(old.now) if Schedule.from_json(new.rule).rules else first_run(ruled, old.now)
@@ -267,7 +268,8 @@ class Recurring:
             if (yield Call("is_running", {"id": old.id})):
                 tick = old.tick_at  # the run under way is still of that tick; the next follows from the new rule
             else:
-                yield from self._place(old.id, at if at is not None else old.now, token, new.overlap)
+                tick = None if by_hand else tick
+                yield from self._place(old.id, old.now if by_hand or at is None else at, token, new.overlap)
         yield from self._stand(
             old,
             enabled=old.enabled,

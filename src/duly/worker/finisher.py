@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import random
 import threading
 import time
 from collections import Counter, deque
@@ -15,6 +16,7 @@ from duly.domain import outcome
 from duly.domain.errors import DatabaseUnavailable
 from duly.domain.outcome import unrecordable
 from duly.domain.records import HOLD, Settled
+from duly.domain.retry import Backoff
 from duly.domain.states import TERMINAL
 from duly.store.database import Hint
 from duly.store.store import Store
@@ -284,5 +286,7 @@ def _with_age(postponed: _Postponed, now: int) -> Settled:
     _, ended_ns, settled = postponed.concluded
     settled = settled._replace(age_us=(now - ended_ns) // 1_000)
     if postponed.tries >= MIRROR_TRIES:
-        return outcome.mirror_failed(settled, postponed.error or "")
+        job = postponed.concluded[0].job
+        delay = Backoff.from_data(job.retry, job.max_attempts).delay(job.attempt, random.random)
+        return outcome.mirror_failed(settled, postponed.error or "", delay=delay)
     return settled

@@ -1,0 +1,93 @@
+"""What an operator's edit may say, and what it leaves alone."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from duly import Duly, InvalidOption
+from tests.helpers import eventually
+from tests.store.raw import Raw
+
+
+def test_a_run_that_was_asked_for_comes_though_the_job_is_edited_first(jobs: Duly) -> None:
+    ran: list[str] = []
+
+    @jobs.task
+    def work(name: str) -> None:
+        ran.append(name)
+
+    job = work.recur("k", cron="0 0 1 1 *", args={"name": "first"})
+    tick = job.next_run_at
+    job.run_now()
+    job.edit(priority=5, args={"name": "second"})
+    job.edit(cron="0 0 1 2 *")
+    with jobs.worker():
+        eventually(lambda: ran == ["second"])
+        eventually(lambda: job.refresh().last_outcome == "succeeded")
+    assert job.next_run_at is not None
+    assert tick is not None
+    assert job.next_run_at.month == 2
+    assert ran == ["second"]
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"description": "a\x00b"}, "description must not contain a control character"),
+        ({"description": 5}, "description must be text"),
+        ({"description": "x" * 5_000}, "at most 2000 bytes"),
+        ({"overlap": "allow"}, "without a rule there are none"),
+        ({"overlap": "alow"}, "Did you mean 'allow'"),
+        ({"evry": "5m"}, "Did you mean 'every'"),
+        ({"every": "5m", "cron": "* * * * *"}, "give every or cron, not both"),
+        ({"args": {"nmae": 1}}, "nmae"),
+        ({"name": ""}, "must not be empty"),
+        ({"priority": 101}, "101"),
+        ({"cap": 0}, "cap must be a whole number"),
+        ({"timezone": "Europe/Berln"}, "Europe/Berlin"),
+    ],
+)
+def test_an_edit_is_checked_as_a_new_job_is(jobs: Duly, change: dict[str, Any], message: str) -> None:
+    @jobs.task
+    def work(name: str = "") -> timedelta:
+        return timedelta(hours=1)
+
+    job = work.recur("k")
+    before = job.record
+    with pytest.raises((InvalidOption, ValueError), match=message):
+        job.edit(**change)
+    after = job.refresh().record
+    assert (after.rule, after.args, after.overlap, after.updated_at) == (
+        before.rule,
+        before.args,
+        before.overlap,
+        before.updated_at,
+    )
+
+
+@pytest.mark.parametrize("limit, offset", [(0, 0), (-1, 0), (10_001, 0), (1, -1)])
+def test_a_list_of_impossible_length_is_refused(jobs: Duly, limit: int, offset: int) -> None:
+    with pytest.raises(InvalidOption, match="limit must be 1 to 10000|offset must not be negative"):
+        jobs.recurring_jobs(limit=limit, offset=offset)
+
+
+@pytest.mark.requirement("A12")
+def test_a_run_whose_mirror_failed_three_times_backs_off_as_any_failed_run(jobs: Duly, raw: Raw) -> None:
+    @jobs.task(mirror="UPDATE feeds SET n = :failures WHERE key = :key")
+    def work() -> None: ...
+
+    raw.rows("CREATE TABLE feeds (key varchar(9), n integer)")
+    job = work.recur("k", every="1h")
+    raw.rows("DROP TABLE feeds")
+    with jobs.worker():
+        eventually(lambda: job.refresh().consecutive_failures == 1, within=10)
+        assert job.last_error is not None
+        assert "MirrorFailed" in job.last_error
+        assert job.next_run_at is not None
+        assert job.last_run_at is not None
+        assert job.next_run_at - job.last_run_at < timedelta(minutes=1), "as after any failure, not in an hour"
+        raw.rows("CREATE TABLE feeds (key varchar(9), n integer)")
+        eventually(lambda: job.refresh().last_outcome == "succeeded", within=10)
