@@ -77,7 +77,9 @@ class Recurring:
         for _ in range(MOVES):
             rows = yield Call("find_recurring", {"tenant": new.tenant, "task": new.task, "key": new.key})
             if rows:
-                return (yield from self._renew(str(rows[0][0]), new, enable=enable))
+                if (yield Call("lock_recurring", {"id": str(rows[0][0])})):
+                    return (yield from self._renew(str(rows[0][0]), new, enable=enable))
+                continue  # it was deleted in between
             yield from self._check_name(new.tenant, new.name, None)
             made = yield Call("insert_schedule", new._asdict())
             if made:
@@ -106,7 +108,7 @@ class Recurring:
         return Standing(new.id, new.enabled, at, created=True)
 
     def _renew(self, job_id: str, new: NewRecurring, *, enable: bool) -> Op[Standing]:
-        old = yield from self.lock(job_id)
+        old = yield from self._read(job_id)
         if old.declared != new.declared:
             yield from self._change(old, new)
             old = yield from self._read(job_id)

@@ -19,7 +19,7 @@ from duly.domain.recurring import Change, Ending, Next, Occurrence, Spawning
 from duly.schedule.plan import after_run, due_ticks
 from duly.store.call import Call, Dialect, Op, Value
 from duly.store.ops_recurring import HOOK_MISSING, Recurring
-from duly.store.ops_settle import settle
+from duly.store.ops_settle import park, settle
 
 _BUSY = {"55P03", "40P01", "40001"}
 """A lock that could not be had in time, or only by harming somebody else."""
@@ -50,7 +50,10 @@ class Ended(NamedTuple):
 def end_runs(
     recurring: Recurring, batch: Sequence[Settled], *, shard: int, only_expired: bool = False, mirrored: bool = True
 ) -> Op[Ended]:
-    """End runs of recurring jobs. Without `mirrored` no mirror is called: it has failed too often."""
+    """End runs of recurring jobs. Without `mirrored` no mirror is called: it has failed too often.
+
+    One whose arguments do not fit is set aside: its state is "parked", and its reason the mark of the code.
+    """
     dialect = recurring.dialect
     runs = {each.id: each for each in batch}
     free, busy = set(runs), set[str]()
@@ -59,17 +62,27 @@ def end_runs(
         free = {str(row[0]) for row in rows}
         if len(free) < len(runs):  # what was deleted is not busy: its run has lost its job
             busy = {str(row[0]) for row in (yield Call("known_jobs", {"ids": sorted(set(runs) - free)}))}
-    jobs = yield from _ending(dialect, [each for each in batch if each.id in free])
+    parked = yield from _park(dialect, [each for each in batch if each.state == "parked" and each.id in free])
+    jobs = yield from _ending(dialect, [each for each in batch if each.state != "parked" and each.id in free])
     plain: list[Ending] = []
     beside: list[Ending] = []
     for job in jobs:  # a run that is given back changes nothing that a mirror shows
         has_mirror = mirrored and (job.mirror is not None or job.hook) and runs[job.id].outcome != "released"
         (beside if has_mirror else plain).append(job)
     accepted = yield from _end(dialect, plain, runs, shard=shard, only_expired=only_expired)
-    ended = Ended(accepted, busy, {}, {}, jobs[0].now if jobs else 0)
+    ended = Ended(accepted | parked, busy, {}, {}, jobs[0].now if jobs else 0)
     if beside:
         yield from _end_mirrored(recurring, beside, runs, ended, shard=shard, only_expired=only_expired)
     return ended
+
+
+def _park(dialect: Dialect, batch: Sequence[Settled]) -> Op[dict[str, Next]]:
+    parked: dict[str, Next] = {}
+    for each in batch:
+        why, mark = each.error or "", each.reason or ""
+        if (yield from park(dialect, job_id=each.id, token=each.token, reason="arguments", detail=why, mark=mark)):
+            parked[each.id] = Next("parked", None, None, None, 0)
+    return parked
 
 
 def _ending(dialect: Dialect, batch: Sequence[Settled]) -> Op[list[Ending]]:

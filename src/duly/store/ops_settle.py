@@ -145,7 +145,10 @@ def pass_on(dialect: Dialect, job_id: str, keys: Rows) -> Op[None]:
 
 
 def give_back(dialect: Dialect, pairs: Sequence[tuple[str, int]], *, shard: int = 0) -> Op[set[str]]:
-    """Release runs that never started, by (id, token): no attempt is counted. Returns the ids that held."""
+    """Release runs that never started, by (id, token): no attempt is counted. Returns the ids that held.
+
+    A recurring job that somebody else holds is left to its lease: nobody shall wait here for a caller's transaction.
+    """
     if not pairs:
         return set()
     rows = yield Call("held_pairs", _pairs(dialect, pairs))
@@ -156,6 +159,8 @@ def give_back(dialect: Dialect, pairs: Sequence[tuple[str, int]], *, shard: int 
         if hold == HOLD["queued"]:
             given |= yield from settle_keyed(dialect, released, HOLD["queued"], shard=shard)
         elif hold == HOLD["recurs"]:
+            if not (yield from _hold_recurring(dialect, released.id)):
+                continue
             if not (yield from _may_recur(released.id)):
                 released = released._replace(state="idle")
                 yield Call("keep_token", {"id": released.id, "token": released.token})
@@ -163,6 +168,14 @@ def give_back(dialect: Dialect, pairs: Sequence[tuple[str, int]], *, shard: int 
         else:
             plain.append(released)
     return given | (yield from settle(dialect, plain, shard=shard))
+
+
+def _hold_recurring(dialect: Dialect, job_id: str) -> Op[bool]:
+    """Hold a recurring job unless somebody else does. Returns whether it is held."""
+    if dialect is Dialect.SQLITE:
+        return True
+    rows = yield Call("lock_ending", {"ids": [job_id]})
+    return bool(rows)
 
 
 def _may_recur(job_id: str) -> Op[bool]:

@@ -125,10 +125,12 @@ class Finisher:
         recurring: list[Concluded] = []
         for concluded in batch:
             run, settled = concluded[0], concluded[2]
-            if settled.state == "parked" or run.job.hold in KEYED:
+            if run.job.hold == RECURS and not run.lost:
+                recurring.append(concluded)
+            elif settled.state == "parked" or run.job.hold in KEYED:
                 (plain if run.lost else special).append(concluded)
             else:
-                (recurring if run.job.hold == RECURS and not run.lost else plain).append(concluded)
+                plain.append(concluded)
         aged = [each[2]._replace(age_us=(now - each[1]) // 1_000) for each in plain if not each[0].lost]
         repeated, self._repeated = self._repeated, True
         self._done(plain, self._settle_plain(aged, repeated=repeated) if aged else set())
@@ -169,7 +171,7 @@ class Finisher:
 
     def _settle_keyed(self, run: Run, settled: Settled) -> bool:
         if settled.state == "parked":
-            log.warning("job %s (%s) parked: %s", settled.id, run.job.task, settled.error)
+            _log_parked(run, settled)
             return self._store.park(
                 settled.id,
                 settled.token,
@@ -239,6 +241,8 @@ class Finisher:
             then = ended.accepted.get(job_id)
             if then is None:
                 continue
+            if then.state == "parked":
+                _log_parked(run, settled)
             if then.reason is not None:
                 log.warning("recurring job %s (%s) is disabled from now on: %s", job_id, run.job.task, then.reason)
             if then.place_at is not None:
@@ -281,9 +285,15 @@ class Finisher:
         return not self._queue and not self._batch and not self._postponed
 
 
+def _log_parked(run: Run, settled: Settled) -> None:
+    log.warning("job %s (%s) parked: %s", settled.id, run.job.task, settled.error)
+
+
 def _with_age(postponed: _Postponed, now: int) -> Settled:
     """How the run ended and how long ago; as failed, once its mirror has failed too often."""
-    _, ended_ns, settled = postponed.concluded
+    run, ended_ns, settled = postponed.concluded
+    if settled.state == "parked":
+        return settled._replace(reason=run.definition.signature.fingerprint)
     settled = settled._replace(age_us=(now - ended_ns) // 1_000)
     if postponed.tries >= MIRROR_TRIES:
         job = postponed.concluded[0].job

@@ -1,0 +1,69 @@
+"""Runs an operation statement by statement, and something else between two of them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from duly.store.call import Op
+from duly.store.store import Store
+
+
+class Beside:
+    """Work in another thread, which may have to wait for what this one has locked."""
+
+    def __init__(self, work: Callable[[], Any], *, moment: float = 0.05) -> None:
+        self._thread = threading.Thread(target=self._run)
+        self._work = work
+        self._moment = moment
+        self.answer: Any = None
+        self.error: Exception | None = None
+        self.waited = False
+
+    def start(self) -> None:
+        """Begin, and give it a moment to end by itself."""
+        self._thread.start()
+        self._thread.join(self._moment)
+        self.waited = self._thread.is_alive()
+
+    def end(self) -> None:
+        """Wait until it is done."""
+        self._thread.join(20)
+        assert not self._thread.is_alive(), "it still waits"
+
+    def _run(self) -> None:
+        try:
+            self.answer = self._work()
+        except Exception as error:
+            self.error = error
+
+
+def run_with(store: Store, make: Callable[[], Op[Any]], after: int, beside: Beside) -> tuple[Any, bool]:
+    """Run an operation; after so many statements begin something beside it. Returns its answer, and if it came so far.
+
+    What was begun has ended when this returns.
+    """
+    began = False
+
+    def op() -> Op[Any]:
+        nonlocal began
+        steps = make()
+        call, done = next(steps), 0
+        while True:
+            rows = yield call
+            done += 1
+            if done == after and not began:
+                began = True
+                beside.start()
+            try:
+                call = steps.send(rows)
+            except StopIteration as stop:
+                return stop.value
+
+    try:
+        answer = store.run(op)
+    finally:
+        if began:
+            beside.end()
+    return answer, began
