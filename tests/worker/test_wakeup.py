@@ -234,3 +234,49 @@ def test_the_last_job_of_a_burst_is_not_left_until_the_next_poll(jobs: Duly) -> 
             work.enqueue(n)
             time.sleep((n % 12) / 1000)
         eventually(lambda: len(ran) == 60, within=4)
+
+
+@pytest.mark.requirement("E4", "E5")
+def test_what_becomes_due_wakes_the_worker_that_knows_the_task_whoever_promotes_it(database_url: str) -> None:
+    ran: list[int] = []
+    with opened(database_url) as one, opened(database_url) as other:
+
+        @one.task
+        def mine() -> None: ...
+
+        @other.task
+        def theirs(number: int) -> None:
+            ran.append(number)
+
+        with one.worker(), other.worker():
+            for number in range(10):
+                other.enqueue("theirs", {"number": number}, delay=0.5 + number / 10)
+                one.enqueue("mine", delay=0.5 + number / 10)
+            eventually(lambda: sorted(ran) == list(range(10)), within=5.0)
+
+
+def test_what_becomes_due_wakes_another_worker_where_the_one_that_promotes_it_has_no_room(database_url: str) -> None:
+    free = threading.Event()
+    ran: list[str] = []
+    with opened(database_url) as one, opened(database_url) as other:
+
+        @one.task
+        def work(number: int) -> None:
+            ran.append("one")
+            free.wait(20)
+
+        @other.task(name="work")
+        def work_elsewhere(number: int) -> None:
+            ran.append("other")
+
+        try:
+            with one.worker(thread_slots=1):
+                one.enqueue("work", {"number": 0})
+                eventually(lambda: ran == ["one"])
+                with other.worker():
+                    for number in range(5):
+                        one.enqueue("work", {"number": number}, delay=0.7 + number / 10)
+                    eventually(lambda: ran == ["one"] + ["other"] * 5, within=5.0)
+                    free.set()
+        finally:
+            free.set()

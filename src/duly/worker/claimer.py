@@ -22,6 +22,7 @@ from duly.worker.slots import BATCH, QueueShare, Slots
 RECURS = HOLD["recurs"]
 LOOK_WHILE_BUSY = 1.0
 PROMOTE = 1_000
+FEW_HINTS = 16
 SUSPECT_PATIENCE = 5.0
 SUSPECT_AT_LAST = 30.0
 STALE_AFTER = 0.5
@@ -141,13 +142,26 @@ class Claimer:
                 if queue in self._lanes:
                     self._lanes[queue].hint(tenant, task, rank)
             any_moved = any_moved or bool(moved)
-            if any(lane[0] not in self._lanes for lane in moved):
-                self._store.poke(Hint("look"))
+            self._tell_others(moved)
             if not moved:  # others are at it
                 due = 50_000
                 break
         self._next_due = now + (3600.0 if due is None else max(0.0, due / 1e6))
         return any_moved
+
+    def _tell_others(self, moved: list[tuple[str, str, str, int, int]]) -> None:
+        """Wake others for what this worker has put into lanes and cannot take: it does not know it, or has no room."""
+        room = {kind: pool.room() for kind, pool in self._slots.pools.items()}
+        beyond: list[Hint] = []
+        for queue, tenant, task, rank, n in moved:
+            known = self._registry.find(tenant, task) if queue in self._lanes else None
+            if known is not None and known.kind in room:
+                room[known.kind] -= n
+                if room[known.kind] >= 0:
+                    continue
+            beyond.append(Hint("jobs", queue, tenant, task, rank))
+        for hint in beyond if len(beyond) <= FEW_HINTS else [Hint("look")]:
+            self._store.poke(hint)
 
     def _look_around(self, now: float) -> None:
         """See which lanes have jobs."""
