@@ -70,7 +70,7 @@ def test_an_edit_is_checked_as_a_new_job_is(jobs: Duly, change: dict[str, Any], 
 
 @pytest.mark.parametrize("limit, offset", [(0, 0), (-1, 0), (10_001, 0), (1, -1)])
 def test_a_list_of_impossible_length_is_refused(jobs: Duly, limit: int, offset: int) -> None:
-    with pytest.raises(InvalidOption, match="limit must be 1 to 10000|offset must not be negative"):
+    with pytest.raises(InvalidOption, match=r"limit must be 1 to 10000|offset must not be negative"):
         jobs.recurring_jobs(limit=limit, offset=offset)
 
 
