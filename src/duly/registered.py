@@ -30,12 +30,12 @@ PREFIX = "registered:"
 
 
 class Registered:
-    """What this process has registered, and its worker."""
+    """What this process has registered, and its worker. No lock is held while the database is asked."""
 
     def __init__(self, app: Duly) -> None:
         self._app = app
         self._lock = threading.Lock()
-        self._jobs: dict[tuple[str, str], RecurringJob] = {}
+        self._jobs: dict[tuple[str, str], RecurringJob | None] = {}  # None: on its way
         self._worker: EmbeddedWorker | None = None
 
     def register(
@@ -51,38 +51,44 @@ class Registered:
         place = (check_tenant(tenant), _check_id(id))
         if not callable(fn):
             raise InvalidOption(f"register() needs a function, not {safe_repr(fn)}")
+        definition = _definition(id, fn, log_lines=self._app.settings.log_lines)
+        task: Task[..., Any] = Task(self._app, definition)
+        given = {"failure": "advance", **options, "tenant": place[0]}
+        new = task.new_recurring(id, every=repeat_every, start_at=start_at, **given)
         with self._lock:
             if place in self._jobs:
                 raise AlreadyRegistered(
                     f"job {id!r} of tenant {tenant!r} is registered in this process already. Unregister it first"
                 )
-            definition = _definition(id, fn, log_lines=self._app.settings.log_lines)
-            task: Task[..., Any] = Task(self._app, definition)
-            given = {"failure": "advance", **options, "tenant": place[0]}
-            new = task.new_recurring(id, every=repeat_every, start_at=start_at, **given)
+            self._jobs[place] = None
+        try:
             job = self._jobs[place] = self._app.make_recurring(new, None)
-            self._app.registry.register(place[0], definition)
-            return job
+        except BaseException:
+            del self._jobs[place]
+            raise
+        self._app.registry.register(place[0], definition)
+        return job
 
     def unregister(self, tenant: str, id: str) -> None:
         """Remove the job everywhere."""
-        with self._lock:
-            job = self._jobs.pop((tenant, id), None)
-            if job is None:
-                raise NotRegistered(
-                    f"this process has not registered job {safe_repr(id)} of tenant {safe_repr(tenant)}"
-                )
-            self._app.registry.registered.pop((tenant, task_name(id)), None)
+        job = self._jobs.get((tenant, id))
+        if job is None:
+            raise NotRegistered(f"this process has not registered job {safe_repr(id)} of tenant {safe_repr(tenant)}")
         self._app.change_recurring(lambda ops: ops.delete(job.id), None)
+        self._jobs.pop((tenant, id), None)
+        self._app.registry.registered.pop((tenant, task_name(id)), None)
 
     def start(self, queues: object = None, **overrides: Any) -> None:
         """Start the worker."""
         with self._lock:
             if self._worker is not None:
                 raise WorkerError("start() was called before, and not stop(). Call stop() first")
-            worker = self._app.worker(queues, **overrides)
+            worker = self._worker = self._app.worker(queues, **overrides)
+        try:
             worker.start()
-            self._worker = worker
+        except BaseException:
+            self._worker = None
+            raise
 
     def stop(self, grace: float | None = None) -> None:
         """Stop the worker."""
