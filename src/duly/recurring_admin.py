@@ -220,7 +220,8 @@ class RecurringAdmin:
     ) -> RecurringJob:
         """Have `fn` run every `repeat_every` from `start_at` on, as job `id` of `tenant`. The function is not stored.
 
-        An id that the database knows gets this function and this schedule. Twice in one process is an error.
+        An id that the database knows gets this function and this schedule. Twice in one process is an error. Options as
+        in `Task.recur`, and `timeout`, after which a run is told to stop.
         """
         return self._functions.register(tenant, id, start_at, repeat_every, fn, **options)
 

@@ -55,7 +55,7 @@ class Registered:
         if not callable(fn):
             raise InvalidOption(f"register() needs a function, not {safe_repr(fn)}")
         definition = _definition(id, fn, log_lines=self._app.settings.log_lines)
-        task: Task[..., Any] = Task(self._app, definition)
+        task: Task[..., Any] = Task(self._app, definition).using(timeout=options.pop("timeout", None))
         given = {"failure": "advance", **options, "tenant": place[0]}
         new = task.new_recurring(id, every=repeat_every, start_at=start_at, **given)
         with self._lock:

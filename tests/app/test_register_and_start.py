@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import threading
 import time
@@ -12,6 +13,7 @@ from datetime import UTC, datetime
 import pytest
 
 from duly import AlreadyRegistered, Duly, NotRegistered
+from duly.worker.context import Run
 from tests.helpers import eventually, opened
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -90,6 +92,31 @@ def test_what_could_not_be_registered_can_be_tried_again(database_url: str) -> N
         with pytest.raises(Exception, match="belongs to recurring job"):
             jobs.register("acme", "second", START, "1h", nothing, name="report")
         assert jobs.register("acme", "second", START, "1h", nothing).created
+
+
+@pytest.mark.requirement("E6", "E10")
+def test_a_registered_job_may_have_a_timeout_and_goes_on_after_it(database_url: str) -> None:
+    begun: list[str] = []
+
+    def slow(job: Run) -> None:
+        begun.append("slow")
+        assert job.wait_cancelled(20)
+
+    async def slow_on_the_loop() -> None:
+        begun.append("loop")
+        await asyncio.sleep(20)
+
+    with opened(database_url) as jobs:
+        jobs.register("acme", "slow", START, "500ms", slow, timeout="100ms")
+        jobs.register("acme", "loop", START, "500ms", slow_on_the_loop, timeout=0.1)
+        jobs.start()
+        try:
+            eventually(lambda: begun.count("slow") >= 3 and begun.count("loop") >= 3, within=10)
+        finally:
+            jobs.stop(0)
+        for job in jobs.recurring_jobs():
+            assert job.last_error is not None
+            assert job.last_error.startswith("TimeoutError")
 
 
 def already(jobs: Duly) -> bool:
