@@ -5,17 +5,17 @@ from __future__ import annotations
 import builtins
 import json
 from collections.abc import Callable, Iterable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from duly.domain.clock import from_us
+from duly.domain.clock import from_us, to_us
 from duly.domain.durations import micros, to_timedelta
 from duly.domain.errors import Conflict, InvalidOption, JobNotFound, JobNotRetryable, UniqueKeyHeld
 from duly.domain.ids import is_job_id
-from duly.domain.names import check_queue_name
+from duly.domain.names import check_queue_name, check_task_name, check_tenant, check_text
 from duly.domain.rank import STRICT_HORIZON_US, check_priority
-from duly.domain.records import Counts, Filter, WorkerRecord
+from duly.domain.records import Counts, Filter, Pause, WorkerRecord
 from duly.domain.states import State
 from duly.domain.text import clean_text
 from duly.job import Job, Run
@@ -249,6 +249,42 @@ class Admin:
         us = STRICT_HORIZON_US if strict else None if horizon is None else micros(to_timedelta(horizon, "horizon"))
         self.store.set_horizon(queue, us)
 
+    def pause(
+        self,
+        *,
+        queue: str | None = None,
+        task: str | None = None,
+        tenant: str | None = None,
+        reason: str = "",
+        by: str | None = None,
+        until: datetime | None = None,
+        duration: timedelta | float | str | None = None,
+    ) -> None:
+        """Pause a queue, a task or a tenant: nothing of it is claimed any more, however much waits; what runs ends.
+
+        `until` a time, or for a `duration`; else until `resume`.
+        """
+        scope, name = _gate(queue, task, tenant)
+        if until is not None and duration is not None:
+            raise InvalidOption("give until or duration, not both")
+        until_us = None if until is None else to_us(until, "until")
+        if until_us is not None and until_us <= self.store.now_us():
+            raise InvalidOption(f"until {until} has passed. Give a time to come")
+        for_us = None if duration is None else micros(to_timedelta(duration, "duration"))
+        if for_us == 0:
+            raise InvalidOption("duration must be longer than nothing")
+        who = None if by is None else check_text(by, "by", 255)
+        text = clean_text(reason, MOST_REASON) or None
+        self.store.pause(scope, name, by=who, reason=text, until=until_us, for_us=for_us)
+
+    def resume(self, *, queue: str | None = None, task: str | None = None, tenant: str | None = None) -> bool:
+        """Let a queue, a task or a tenant go on. Returns whether it was paused."""
+        return self.store.resume(*_gate(queue, task, tenant))
+
+    def paused(self) -> builtins.list[Pause]:
+        """What is paused, since when, until when, by whom and why."""
+        return self.store.paused()
+
     def prune(self) -> int:
         """Forget what is older than the retention says, now. Returns how many jobs went."""
         gone = 0
@@ -270,6 +306,17 @@ def _checked(job_id: str) -> str:
     if not is_job_id(job_id):
         raise JobNotFound(f"{job_id!r} is not the id of a job. Ids look like 0190f3c4-7b1e-7c3a-9f00-2a4b6c8d0e12")
     return job_id
+
+
+def _gate(queue: str | None, task: str | None, tenant: str | None) -> tuple[str, str]:
+    named = {"queue": queue, "task": task, "tenant": tenant}
+    given = [(scope, name) for scope, name in named.items() if name is not None]
+    if len(given) != 1:
+        raise InvalidOption("name one queue, one task or one tenant: queue=, task= or tenant=")
+    scope, name = given[0]
+    if name == "":
+        raise InvalidOption(f"{scope} must not be empty: jobs of no {scope} cannot be paused by it")
+    return scope, {"queue": check_queue_name, "task": check_task_name, "tenant": check_tenant}[scope](name)
 
 
 def _unknown(job_id: str) -> JobNotFound:

@@ -111,6 +111,17 @@ class Lane(NamedTuple):
     from_id: str = "00000000-0000-0000-0000-000000000000"
 
 
+class Pause(NamedTuple):
+    """A queue, a task or a tenant that is paused."""
+
+    scope: str
+    name: str
+    since: int
+    until: int | None
+    by: str | None
+    reason: str | None
+
+
 class Enqueued(NamedTuple):
     """The answer to an enqueue: the job that stands for it, and whether it is a new one."""
 

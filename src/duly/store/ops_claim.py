@@ -88,6 +88,13 @@ def _room(task: str) -> Op[int]:
 
 def _claim_sqlite(from_lanes: Sequence[Lane], n: int, params: dict[str, Value]) -> Op[list[Claimed]]:
     heads: list[list[tuple[int, str]]] = []
+    closed = set((yield Call("closed_gates")))
+    if closed:
+        from_lanes = (
+            []
+            if ("queue", params["queue"]) in closed
+            else [lane for lane in from_lanes if not {("task", lane.task), ("tenant", lane.tenant)} & closed]
+        )
     for lane in from_lanes:
         rows = yield Call("head_of_lane", params | lane._asdict())
         heads.append([(rank, job_id) for rank, job_id in json.loads(str(rows[0][0]))])

@@ -42,6 +42,7 @@ from duly.domain.records import (
     Lane,
     Lapsed,
     NewJob,
+    Pause,
     ProcessIdentity,
     RunRecord,
     Settled,
@@ -370,6 +371,31 @@ class Store:
     def set_limit(self, task: str, slots: int) -> None:
         """State how many jobs of a task may run at once, in all processes together."""
         self.database.write(lambda: ops_claim.set_limit(task, slots))
+
+    # -- gates ------------------------------------------------------------------------------------------------
+
+    def pause(
+        self, scope: str, name: str, *, by: str | None, reason: str | None, until: int | None, for_us: int | None
+    ) -> None:
+        """Close a gate: from now on no claim takes a job of that queue, task or tenant."""
+        params = {"scope": scope, "name": name, "by": by, "reason": reason, "until": until, "for_us": for_us}
+        self._one(Call("pause_gate", params))
+        if until is not None or for_us is not None:
+            self.poke(Hint("due"))
+
+    def resume(self, scope: str, name: str) -> bool:
+        """Open a gate. Returns whether it was closed."""
+        rows = self.database.write(lambda: _rows(Call("resume_gate", {"scope": scope, "name": name})), atomic=False)
+        self.poke(Hint("look"))
+        return bool(rows)
+
+    def paused(self) -> list[Pause]:
+        """What is paused at this moment."""
+        return [Pause._make(row) for row in self.database.read(lambda: _rows(Call("paused_gates")))]
+
+    def reopen(self) -> bool:
+        """Open the gates whose time is over. Returns whether there were any."""
+        return bool(self.database.write(lambda: _rows(Call("reopen_gates")), atomic=False))
 
     # -- rescue and upkeep ------------------------------------------------------------------------------------
 

@@ -137,6 +137,9 @@ class Claimer:
             due = self._store.next_due_us()
             if due is None or due > 0:
                 break
+            if self._store.reopen():
+                any_moved = True
+                continue
             moved = self._store.spawn() + self._store.promote(PROMOTE)
             for queue, tenant, task, rank, _ in moved:
                 if queue in self._lanes:

@@ -22,8 +22,12 @@ WHERE queue = :queue AND suspect = :suspect AND tenant > :tenant
 ORDER BY queue, suspect, tenant, task, rank, id LIMIT 1
 
 -- name: claim [postgres] Take the first jobs of some lanes, lowest rank first, and lease them to a worker.
-WITH lane AS (
+WITH closed AS MATERIALIZED (
+    SELECT scope, name FROM duly.gates WHERE paused_at IS NOT NULL AND (paused_until IS NULL OR paused_until > :now)
+), lane AS (
     SELECT * FROM unnest(:tenants::text[], :tasks::text[], :from_ranks::bigint[], :from_ids::uuid[]) AS l(tenant, task, from_rank, from_id)
+    WHERE NOT EXISTS (SELECT 1 FROM closed c WHERE (c.scope = 'queue' AND c.name = :queue::text)
+                      OR (c.scope = 'task' AND c.name = l.task) OR (c.scope = 'tenant' AND c.name = l.tenant))
 ), quota AS MATERIALIZED (
     SELECT h.tenant, h.task, h.from_rank, h.from_id, count(*) AS n FROM (
         SELECT l.tenant, l.task, l.from_rank, l.from_id FROM lane l CROSS JOIN LATERAL (
@@ -46,6 +50,9 @@ WITH head AS MATERIALIZED (
     SELECT ctid AS at FROM duly.waiting
     WHERE queue = :queue::text AND suspect = :suspect::smallint AND tenant = :tenant::text AND task = :task::text
       AND (rank, id) >= (:from_rank::bigint, :from_id::uuid)
+      AND NOT EXISTS (SELECT 1 FROM duly.gates g WHERE g.paused_at IS NOT NULL AND (g.paused_until IS NULL OR g.paused_until > :now)
+                      AND ((g.scope = 'queue' AND g.name = :queue::text) OR (g.scope = 'task' AND g.name = :task::text)
+                           OR (g.scope = 'tenant' AND g.name = :tenant::text)))
     ORDER BY rank, id LIMIT :n::integer FOR UPDATE SKIP LOCKED
 @lease_heads
 

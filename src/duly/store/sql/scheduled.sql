@@ -30,5 +30,10 @@ FROM json_each(:ids) e CROSS JOIN duly.scheduled t ON t.id = e.value GROUP BY t.
 -- name: leave_scheduled [sqlite] Take promoted jobs out of the schedule.
 DELETE FROM duly.scheduled WHERE id IN (SELECT value FROM json_each(:ids))
 
--- name: next_due How long until the next scheduled job is due.
-SELECT min(run_at) - :now FROM duly.scheduled
+-- name: next_due [postgres] How long until the next scheduled job is due, or a pause is over.
+SELECT LEAST((SELECT min(run_at) FROM duly.scheduled), (SELECT min(paused_until) FROM duly.gates WHERE paused_at IS NOT NULL)) - :now
+
+-- name: next_due [sqlite] How long until the next scheduled job is due, or a pause is over.
+SELECT min(at) - :now FROM (
+    SELECT min(run_at) AS at FROM duly.scheduled
+    UNION ALL SELECT min(paused_until) FROM duly.gates WHERE paused_at IS NOT NULL)

@@ -1,0 +1,12 @@
+-- duly 0003: gates. A queue, a task or a tenant may be paused; a claim takes nothing through a gate that is closed.
+
+CREATE TABLE duly.gates (
+    scope         text COLLATE "C" NOT NULL CHECK (scope IN ('queue', 'task', 'tenant')),
+    name          text COLLATE "C" NOT NULL,
+    paused_at     bigint,
+    paused_until  bigint,
+    paused_by     text,
+    paused_reason text,
+    PRIMARY KEY (scope, name)
+);
+CREATE INDEX gates_paused ON duly.gates (paused_until) WHERE paused_at IS NOT NULL;

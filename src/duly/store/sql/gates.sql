@@ -1,0 +1,19 @@
+-- name: closed_gates Which queues, tasks and tenants are paused at this moment.
+SELECT scope, name FROM duly.gates WHERE paused_at IS NOT NULL AND (paused_until IS NULL OR paused_until > :now)
+
+-- name: paused_gates What is paused, since when, until when, by whom and why.
+SELECT scope, name, paused_at, paused_until, paused_by, paused_reason FROM duly.gates
+WHERE paused_at IS NOT NULL AND (paused_until IS NULL OR paused_until > :now) ORDER BY scope, name
+
+-- name: pause_gate Close a gate. Paused again, it keeps since when.
+INSERT INTO duly.gates (scope, name, paused_at, paused_until, paused_by, paused_reason)
+VALUES (:scope::text, :name::text, :now, COALESCE(:until::bigint, :now + :for_us::bigint), :by::text, :reason::text)
+ON CONFLICT (scope, name) DO UPDATE SET
+    paused_at = COALESCE(duly.gates.paused_at, excluded.paused_at), paused_until = excluded.paused_until,
+    paused_by = excluded.paused_by, paused_reason = excluded.paused_reason
+
+-- name: resume_gate Open a gate. Says whether it was closed.
+DELETE FROM duly.gates WHERE scope = :scope::text AND name = :name::text AND paused_at IS NOT NULL RETURNING name
+
+-- name: reopen_gates Open the gates whose time is over.
+DELETE FROM duly.gates WHERE paused_at IS NOT NULL AND paused_until <= :now RETURNING scope, name
