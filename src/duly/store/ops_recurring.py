@@ -136,7 +136,13 @@ class Recurring:
     ) -> Op[Standing]:
         """Enable or disable by a condition, evaluated in a statement of its own once the job is held."""
         old = yield from self.lock(job_id)
-        rows = yield Foreign(f"SELECT CASE WHEN ({sql}) THEN 1 ELSE 0 END", params)
+        isolation = ", current_setting('transaction_isolation')" if self.dialect is Dialect.POSTGRES else ""
+        rows = yield Foreign(f"SELECT CASE WHEN ({sql}) THEN 1 ELSE 0 END{isolation}", params)
+        if "repeatable read" in rows[0]:  # it shows what was so before the job was held, and no conflict would tell
+            raise InvalidOption(
+                "a condition cannot decide in a REPEATABLE READ transaction: it would not see what others changed "
+                "since the transaction began. Use READ COMMITTED for this one, or SERIALIZABLE for all that decide"
+            )
         return (yield from self._set(old, bool(rows[0][0]), by=by, reason=reason))
 
     def _set(self, old: RecurringRecord, enabled: bool, *, by: str | None, reason: str | None) -> Op[Standing]:
