@@ -28,7 +28,7 @@ def declare(store: Store, registry: Registry) -> None:
         for gone in store.run(lambda module=module: store.recurring.undeclare(module, kept)):  # type: ignore[misc]
             log.warning("recurring job %s is disabled: %s no longer declares it", gone, module)
     if made:
-        log.info("%d recurring jobs made", made)
+        log.info("%d recurring job%s made", made, "" if made == 1 else "s")
         store.poke(Hint("due"))
 
 
