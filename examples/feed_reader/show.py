@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from urllib.parse import urlsplit
 
 from . import feeds
@@ -13,7 +13,7 @@ from .feed_server import FeedServer
 from .subscriptions import subscribe, unsubscribe
 from .tasks import MINUTE, renew_websub
 
-COLUMNS = "{:<12} {:>7} {:>7}  {:<12} {:<12} {:>8}  {}"
+COLUMNS = "{:<20} {:>7} {:>7}  {:<12} {:<12} {:>8}  {}"
 
 
 def run() -> None:
@@ -84,25 +84,31 @@ def print_feeds() -> None:
     now = datetime.now(UTC)
     with transaction() as connection:
         found = feeds.everything(connection)
+    if not found:
+        print("no feeds yet")
+        return
     print(COLUMNS.format("feed", "readers", "entries", "fetched", "next fetch", "failures", "last error"))
     for feed in found:
-        print(
-            COLUMNS.format(
-                urlsplit(feed.url).path.strip("/")[:12] or urlsplit(feed.url).hostname,
-                feed.readers,
-                feed.entries,
-                since(feed.last_fetch_at, now),
-                since(feed.next_fetch_at, now),
-                feed.consecutive_failures,
-                feed.last_error or "",
-            ).rstrip(),
-            flush=True,
+        line = COLUMNS.format(
+            (feed.title or feed.url.rpartition("/")[2] or feed.url)[:20],
+            feed.readers,
+            feed.entries,
+            "-" if feed.last_fetch_at is None else f"{say(now - feed.last_fetch_at)} ago",
+            when(feed.next_fetch_at, now),
+            feed.consecutive_failures,
+            feed.last_error or "",
         )
+        print(line.rstrip(), flush=True)
 
 
-def since(moment: datetime | None, now: datetime) -> str:
-    """A time as people say it."""
+def when(moment: datetime | None, now: datetime) -> str:
+    """When something will be."""
     if moment is None:
         return "-"
-    seconds = (moment - now).total_seconds()
-    return f"in {seconds:.1f} s" if seconds > 0 else f"{-seconds:.1f} s ago"
+    return "now" if moment <= now else f"in {say(moment - now)}"
+
+
+def say(duration: timedelta) -> str:
+    """A duration as people say it."""
+    seconds = max(0.0, duration.total_seconds())
+    return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

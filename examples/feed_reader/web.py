@@ -73,7 +73,7 @@ def fetch(url: str, *, etag: str | None, last_modified: str | None, stop: Callab
     except TimeoutError as error:
         raise FeedError(f"silent for {SILENCE_SECONDS:g} s") from error
     except (OSError, HTTPException) as error:
-        raise FeedError(f"cannot be reached: {error}") from error
+        raise FeedError(f"cannot be reached: {getattr(error, 'reason', error)}") from error
     title, entries = parse(body)
     return replace(answer(response.headers), changed=True, title=title, entries=entries)
 
@@ -130,4 +130,4 @@ def subscribe_at_hub(hub_url: str, topic: str, *, lease_seconds: int) -> None:
         with error:
             raise FeedError(f"hub {hub_url}: {error.code} {error.reason}") from error
     except (OSError, HTTPException) as error:
-        raise FeedError(f"hub {hub_url} cannot be reached: {error}") from error
+        raise FeedError(f"hub {hub_url} cannot be reached: {getattr(error, 'reason', error)}") from error

@@ -15,6 +15,7 @@ process on that database takes part. Runs are written down in `LEDGER`, else in 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import sys
@@ -69,6 +70,7 @@ class Process:
 
     def obey(self, line: str) -> str:
         """Do what a line says, and say what was done."""
+        line = line.strip()
         match line.split():
             case ["register", place, every, *rest] if len(rest) <= 2:
                 tenant, id = split(place)
@@ -98,6 +100,7 @@ def split(place: str) -> tuple[str, str]:
 
 def main(name: str) -> None:
     """Take part until told to stop, by command, Ctrl-C, SIGTERM or the end of the input."""
+    logging.basicConfig(format="%(message)s")  # functions that fail are told of here
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     jobs.migrate()
     jobs.start()

@@ -433,7 +433,7 @@ class RecurringJob:
         """Enable or disable it: as told, or as a condition in SQL says. Returns whether it is enabled now.
 
         The job is held first and the condition evaluated after, so that of two callers at the same moment the later
-        sees what the earlier did.
+        sees what the earlier did. On PostgreSQL that takes READ COMMITTED; REPEATABLE READ is refused.
         """
         return self._is(self._do(self._setting(enabled, sql, params, by, reason), connection))
 

@@ -389,14 +389,16 @@ def test_many_first_readers_at_once_make_one_feed_and_one_job(clock: TestClock, 
 def test_two_last_readers_leave_at_the_same_moment(live: str, server: FeedServer) -> None:
     news = server.publish("news", max_age=0)
     with jobs.worker(), watched():
-        for _ in range(ROUNDS):
+        for number in range(ROUNDS):
+            fetched = len(news.answers)
             at_once(lambda: subscribe("ada", news.url), lambda: subscribe("bob", news.url))
             assert job_of(news.url).enabled
+            if number % 5 == 0:  # in some rounds they leave while it is being fetched again and again
+                eventually(lambda: len(news.answers) > fetched)  # noqa: B023
             left = at_once(lambda: unsubscribe("ada", news.url), lambda: unsubscribe("bob", news.url))
             assert sorted(left, key=str) == [False, True], "the first leaves another behind, the second nobody"
             assert not job_of(news.url).enabled
             assert feed_at(news.url).next_fetch_at is None
-    assert len(news.answers) >= ROUNDS / 3
 
 
 @pytest.mark.requirement("A3", "A5", "A11")
@@ -436,7 +438,7 @@ def test_readers_come_and_go_at_random_and_feeds_fail_at_random(live: str, serve
         at_once(*[lambda reader=f"reader-{n}": come_and_go(reader) for n in range(4)])
     assert_every_feed_mirrors_its_job()
     assert len(jobs.recurring_jobs()) == count_jobs() == 4, "three feeds and the renewal"
-    assert sum(len(feed.answers) for feed in published) > 10
+    assert all(feed.answers for feed in published)
 
 
 # -- WebSub ---------------------------------------------------------------------------------------------------
