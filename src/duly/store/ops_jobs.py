@@ -176,7 +176,7 @@ def release_parked(dialect: Dialect, task: str, fingerprint: str, n: int) -> Op[
     return len(rows)
 
 
-_LISTS = {State.SCHEDULED: "list_scheduled", State.RUNNING: "list_running"}
+_LISTS = {State.SCHEDULED: "list_scheduled", State.RUNNING: "list_running", State.DISABLED: "list_disabled"}
 
 
 def find(wanted: Filter) -> Op[list[JobRecord]]:

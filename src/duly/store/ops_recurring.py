@@ -265,11 +265,13 @@ class Recurring:
                 )
         token = 0
         if old.enabled:
+            by_hand = old.tick_at is None and new.overlap != "allow"  # a run that somebody asked for is still to come
             token = yield from self._take(old.id)
-            if (yield Call("is_running", {"id": old.id})):
+            running = bool((yield Call("is_running", {"id": old.id})))
+            if by_hand or running:
                 tick = old.tick_at  # the run under way is still of that tick; the next follows from the new rule
-            else:
-                yield from self._place(old.id, at if at is not None else old.now, token, new.overlap)
+            if not running:
+                yield from self._place(old.id, old.now if by_hand or at is None else at, token, new.overlap)
         yield from self._stand(
             old,
             enabled=old.enabled,
