@@ -136,11 +136,7 @@ def describe_new(
     schedule = make_schedule(**{name: options[name] for name in _WHEN if name in options})  # type: ignore[literal-required]
     get: Any = options.get
     misfire = _choice("misfire", get("misfire", "once"))
-    overlap = _choice("overlap", get("overlap") or ("queue" if misfire == "all" else "skip"))
-    if overlap == "allow" and not schedule.rules:
-        raise InvalidOption(
-            "overlap='allow' makes a job per tick, and without a rule there are none. Give every= or cron="
-        )
+    overlap = _overlap(get("overlap") or ("queue" if misfire == "all" else "skip"), schedule)
     bound = task.definition.signature.bind((), dict(get("args") or {}))
     name, description, by, pause = get("name"), get("description"), get("created_by"), get("pause_after")
     new = NewRecurring(
@@ -206,6 +202,15 @@ def _choice(what: str, value: str) -> str:
         hint = suggest(str(value), _CHOICES[what])
         raise InvalidOption(f"{what} must be one of {', '.join(_CHOICES[what])}, not {safe_repr(value)}.{hint}")
     return value
+
+
+def _overlap(value: str, schedule: Schedule) -> str:
+    overlap = _choice("overlap", value)
+    if overlap == "allow" and not schedule.rules:
+        raise InvalidOption(
+            "overlap='allow' makes a job per tick, and without a rule there are none. Give every= or cron="
+        )
+    return overlap
 
 
 def _whole(what: str, value: int) -> int:
@@ -540,21 +545,23 @@ def edited(old: RecurringRecord, changes: Mapping[str, Any], args: str | None = 
     from duly.domain.rank import check_priority
 
     get = changes.get
-    overlap = _choice("overlap", get("overlap", old.overlap))
+    schedule = _edited_rule(Schedule.from_json(old.rule), changes)
+    overlap = _overlap(get("overlap", old.overlap), schedule)
+    description = get("description", old.description)
     attempts = None if overlap == old.overlap else DEFAULT.max_attempts if overlap == "allow" else ENDLESS
     return NewRecurring(
         id=old.id,
         tenant=old.tenant,
         task=old.task,
         key=old.key,
-        rule=_edited_rule(Schedule.from_json(old.rule), changes).to_json(),
+        rule=schedule.to_json(),
         queue=check_queue_name(get("queue", old.queue)),
         args=old.args if args is None else args,
         priority=check_priority(get("priority", old.priority)),
         retry=old.retry,
         timeout_us=old.timeout_us,
         name=check_name(changes["name"]) if get("name") is not None else (old.name if "name" not in changes else None),
-        description=get("description", old.description),
+        description=None if description is None else check_text(description, "description", TEXT_BYTES),
         misfire=_choice("misfire", get("misfire", old.misfire)),
         grace_us=micros(to_timedelta(changes["grace"], "grace")) if "grace" in changes else old.grace_us,
         cap=_whole("cap", get("cap", old.cap)),
