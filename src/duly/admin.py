@@ -250,7 +250,7 @@ class Admin:
         self.store.set_horizon(queue, us)
 
     def prune(self) -> int:
-        """Forget what is older than the retention says, now. Returns how many jobs (and runs of recurring ones) went."""
+        """Forget what is older than the retention says, now. Returns how much went: jobs, runs of recurring ones."""
         gone = 0
         while True:
             n = prune_some(self.store, self.retention, whole=True)
