@@ -286,10 +286,10 @@ class Admin:
         return self.store.paused()
 
     def prune(self) -> int:
-        """Forget what is older than the retention says, now. Returns how many jobs went."""
+        """Forget what is older than the retention says, now. Returns how much went: jobs, runs of recurring ones."""
         gone = 0
         while True:
-            n = prune_some(self.store, self.retention)
+            n = prune_some(self.store, self.retention, whole=True)
             gone += n
             if n == 0:
                 return gone

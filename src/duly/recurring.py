@@ -137,8 +137,7 @@ def describe_new(
     schedule = make_schedule(**{name: options[name] for name in _WHEN if name in options})  # type: ignore[literal-required]
     get: Any = options.get
     misfire = _choice("misfire", get("misfire", "once"))
-    overlap = _choice("overlap", get("overlap") or ("queue" if misfire == "all" else "skip"))
-    _check_ticks(overlap, schedule)
+    overlap = _overlap(get("overlap") or ("queue" if misfire == "all" else "skip"), schedule)
     bound = task.definition.signature.bind((), dict(get("args") or {}))
     name, description, by, pause = get("name"), get("description"), get("created_by"), get("pause_after")
     new = NewRecurring(
@@ -191,13 +190,6 @@ def _description(text: str | None) -> str | None:
     return None if text is None else check_text(text, "description", TEXT_BYTES)
 
 
-def _check_ticks(overlap: str, schedule: Schedule) -> None:
-    if overlap == "allow" and not schedule.rules:
-        raise InvalidOption(
-            "overlap='allow' makes a job per tick, and without a rule there are none. Give every= or cron="
-        )
-
-
 def check_name(name: str) -> str:
     """Return a recurring job's name, if it may be one."""
     if name == "":
@@ -215,6 +207,15 @@ def _choice(what: str, value: str) -> str:
         hint = suggest(str(value), _CHOICES[what])
         raise InvalidOption(f"{what} must be one of {', '.join(_CHOICES[what])}, not {safe_repr(value)}.{hint}")
     return value
+
+
+def _overlap(value: str, schedule: Schedule) -> str:
+    overlap = _choice("overlap", value)
+    if overlap == "allow" and not schedule.rules:
+        raise InvalidOption(
+            "overlap='allow' makes a job per tick, and without a rule there are none. Give every= or cron="
+        )
+    return overlap
 
 
 def _whole(what: str, value: int) -> int:
@@ -550,8 +551,8 @@ def edited(old: RecurringRecord, changes: Mapping[str, Any], args: str | None = 
 
     get = changes.get
     schedule = _edited_rule(Schedule.from_json(old.rule), changes)
-    overlap = _choice("overlap", get("overlap", old.overlap))
-    _check_ticks(overlap, schedule)
+    overlap = _overlap(get("overlap", old.overlap), schedule)
+    description = get("description", old.description)
     attempts = None if overlap == old.overlap else DEFAULT.max_attempts if overlap == "allow" else ENDLESS
     return NewRecurring(
         id=old.id,
@@ -565,7 +566,7 @@ def edited(old: RecurringRecord, changes: Mapping[str, Any], args: str | None = 
         retry=old.retry,
         timeout_us=old.timeout_us,
         name=check_name(changes["name"]) if get("name") is not None else (old.name if "name" not in changes else None),
-        description=_description(get("description", old.description)),
+        description=_description(description),
         misfire=_choice("misfire", get("misfire", old.misfire)),
         grace_us=micros(to_timedelta(changes["grace"], "grace")) if "grace" in changes else old.grace_us,
         cap=_whole("cap", get("cap", old.cap)),

@@ -74,7 +74,7 @@ class RecurringAdmin:
         """Have a function see every change of when a task's recurring jobs run, in the same transaction.
 
         It is called with the change and with `execute(sql, params)`; statements given to that run in the transaction. A
-        process that has not loaded it cannot make such changes: it is told so.
+        process that has not loaded it cannot make such changes: it is told so, until `forget_mirror_hook`.
         """
         name = task if isinstance(task, str) else task.name
 
@@ -83,6 +83,12 @@ class RecurringAdmin:
             return function
 
         return decorate
+
+    def forget_mirror_hook(self, task: Task[..., Any] | str) -> None:
+        """Say that a task's hook is gone from the code, so that nobody is refused for want of it."""
+        name = task if isinstance(task, str) else task.name
+        self.registry.mirror_hooks.pop(name, None)
+        self.store.run(lambda: self.store.recurring.forget_hook(name))
 
     # -- find -------------------------------------------------------------------------------------------------
 

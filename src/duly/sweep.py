@@ -11,6 +11,7 @@ from duly.domain.clock import from_us
 from duly.domain.durations import to_timedelta
 from duly.domain.errors import ConfigurationError, InvalidOption
 from duly.store.call import Dialect, Foreign, Op, Rows
+from duly.store.ops_recurring import missing_params
 from duly.worker.context import current_job
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ def declare_sweep(
         raise InvalidOption(f"batch must be a whole number from 1 on, not {batch!r}")
     if not isinstance(stale, str) and not callable(stale):
         raise InvalidOption(f"stale must be SQL or a function of a time, not {stale!r}")
+    if isinstance(stale, str) and (missing := missing_params(stale, {"before": None})):
+        raise InvalidOption(missing)
     name = f"sweep:{task.name}" + (f":{key}" if key else "")
     parameters = task.definition.signature.names
 

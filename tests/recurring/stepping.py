@@ -19,10 +19,11 @@ class Beside:
         self._moment = moment
         self.answer: Any = None
         self.error: Exception | None = None
-        self.waited = False
+        self.began = self.waited = False
 
     def start(self) -> None:
         """Begin, and give it a moment to end by itself."""
+        self.began = True
         self._thread.start()
         self._thread.join(self._moment)
         self.waited = self._thread.is_alive()
@@ -44,17 +45,14 @@ def run_with(store: Store, make: Callable[[], Op[Any]], after: int, beside: Besi
 
     What was begun has ended when this returns.
     """
-    began = False
 
     def op() -> Op[Any]:
-        nonlocal began
         steps = make()
         call, done = next(steps), 0
         while True:
             rows = yield call
             done += 1
-            if done == after and not began:
-                began = True
+            if done == after and not beside.began:
                 beside.start()
             try:
                 call = steps.send(rows)
@@ -64,6 +62,6 @@ def run_with(store: Store, make: Callable[[], Op[Any]], after: int, beside: Besi
     try:
         answer = store.run(op)
     finally:
-        if began:
+        if beside.began:
             beside.end()
-    return answer, began
+    return answer, beside.began

@@ -515,6 +515,36 @@ def test_a_process_without_the_hook_is_refused(timed: Duly, clock: TestClock, ra
 
 
 @pytest.mark.requirement("A11")
+def test_knowing_the_task_is_not_knowing_its_hook(timed: Duly, clock: TestClock) -> None:
+    make_feeds(timed.settings.url)
+
+    @timed.task(mirror=MIRROR)
+    def fetch() -> None: ...
+
+    seen: list[Change] = []
+    timed.mirror_hook(fetch)(lambda change, execute: seen.append(change))
+    job = fetch.recur(1, cron="@hourly")
+    with opened(timed.settings.url, clock=clock) as other:
+
+        @other.task(name="fetch", mirror=MIRROR)
+        def without() -> None: ...
+
+        @other.recurring("@daily")
+        def elsewhere() -> None: ...
+
+        drain(other)  # what it declares says nothing about the hook
+        with pytest.raises(MirrorHookMissing, match=r"jobs\.forget_mirror_hook\('fetch'\)"):
+            without.recur(1, cron="@daily")
+        with pytest.raises(MirrorHookMissing):
+            without.recur(2, cron="@daily")
+        assert (len(seen), job.refresh().schedule.rules) == (1, ("@hourly",))
+        other.forget_mirror_hook("fetch")
+        without.recur(1, cron="@daily")
+        assert_mirrored(timed, job)
+        assert len(seen) == 1
+
+
+@pytest.mark.requirement("A11")
 def test_a_worker_without_the_hook_records_the_run_as_failed_and_goes_on(timed: Duly, clock: TestClock) -> None:
     """It can run the task and has not loaded the hook: one job's mistake keeps no other from being settled."""
 

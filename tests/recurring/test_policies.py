@@ -324,3 +324,24 @@ def test_the_way_of_overlap_may_change(timed: Duly, clock: TestClock) -> None:
         clock.advance("1h")
         drain(timed)
     assert ticks == [START + hour * HOUR for hour in range(1, 5)]
+
+
+@pytest.mark.requirement("B8", "E6")
+def test_a_tick_of_a_process_that_does_not_stay_is_enough(jobs: Duly) -> None:
+    ran: list[object] = []
+
+    @jobs.task
+    def fetch() -> None:
+        ran.append(current_job().tick)
+
+    @jobs.recurring(every="1h")
+    def renew() -> None:
+        ran.append("renewed")
+
+    fetch.recur("one", every="1h")
+    fetch.recur("per tick", every="1h", overlap="allow")
+    ticked = jobs.tick(10)
+    assert len(ran) == 3, ticked
+    assert ran.count("renewed") == 1
+    jobs.tick(10)
+    assert len(ran) == 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import count
 from weakref import WeakKeyDictionary
 
 from duly.domain.durations import micros
@@ -28,8 +29,8 @@ class Retention:
         return {State.SUCCEEDED: self.succeeded, State.FAILED: self.failed, State.CANCELLED: self.cancelled}[state]
 
 
-def prune_some(store: Store, retention: Retention, *, steps: int = 10) -> int:
-    """Forget up to `steps` batches of each state. Returns how many jobs went."""
+def prune_some(store: Store, retention: Retention, *, steps: int = 10, whole: bool = False) -> int:
+    """Forget up to `steps` batches of each state; `whole`: look at every recurring job. Returns how much went."""
     gone = 0
     for state in (State.SUCCEEDED, State.FAILED, State.CANCELLED):
         keep = retention.of(state)
@@ -41,7 +42,7 @@ def prune_some(store: Store, retention: Retention, *, steps: int = 10) -> int:
             if n < STEP:
                 break
     if retention.succeeded is not None:
-        gone += _prune_recurring(store, micros(retention.succeeded), steps=steps)
+        gone += _prune_recurring(store, micros(retention.succeeded), steps=None if whole else steps)
     if retention.rollups is not None:
         store.prune_rest(micros(retention.rollups))
     for _ in range(steps):
@@ -55,11 +56,11 @@ _places: WeakKeyDictionary[Store, str] = WeakKeyDictionary()
 """How far each repository has come: a million recurring jobs are not looked at all at once."""
 
 
-def _prune_recurring(store: Store, keep_us: int, *, steps: int) -> int:
-    """Forget old runs of recurring jobs, which never end: some jobs at a time, in turn."""
+def _prune_recurring(store: Store, keep_us: int, *, steps: int | None) -> int:
+    """Forget old runs of recurring jobs, which never end: some jobs at a time, in turn; without `steps`, of all."""
     gone = 0
-    after: str | None = _places.get(store, _FIRST)
-    for _ in range(steps):
+    after: str | None = _FIRST if steps is None else _places.get(store, _FIRST)
+    for _ in count() if steps is None else range(steps):
         after, n = store.prune_recurring(after or _FIRST, keep_us)
         gone += n
         if after is None:

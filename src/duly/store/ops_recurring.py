@@ -256,7 +256,6 @@ class Recurring:
         if same_rule and same_place:
             return
         at, tick = old.next_run_at, old.tick_at
-        by_hand = tick is None and at is not None  # somebody asked for a run that has not begun: it is still to come
         if not same_rule:
             ruled = _Ruled(new.tenant, new.task, new.key, new.rule, old.anchor_at)
             at = tick = Ticks(ruled).after(old.now) if Schedule.from_json(new.rule).rules else first_run(ruled, old.now)
@@ -266,11 +265,12 @@ class Recurring:
                 )
         token = 0
         if old.enabled:
+            by_hand = old.tick_at is None and new.overlap != "allow"  # a run that somebody asked for is still to come
             token = yield from self._take(old.id)
-            if (yield Call("is_running", {"id": old.id})):
+            running = bool((yield Call("is_running", {"id": old.id})))
+            if by_hand or running:
                 tick = old.tick_at  # the run under way is still of that tick; the next follows from the new rule
-            else:
-                tick = None if by_hand else tick
+            if not running:
                 yield from self._place(old.id, old.now if by_hand or at is None else at, token, new.overlap)
         yield from self._stand(
             old,
@@ -379,7 +379,8 @@ class Recurring:
         if function is None:
             return HOOK_MISSING, (
                 f"task {change.task!r} has a Python hook that must see every change of its recurring jobs, and this "
-                "process has not loaded it. Make the change where the task is declared, with --app on the command line"
+                "process has not loaded it. Make the change where the hook is, with --app on the command line; if it "
+                f"is gone from the code: jobs.forget_mirror_hook({change.task!r})"
             )
         wanted: list[Foreign] = []
 
@@ -399,13 +400,24 @@ class Recurring:
         return None
 
     def set_mirror(self, task: str, sql: str | None, hook: bool) -> Op[None]:
-        """State what must happen beside changes of a task's recurring jobs; nothing, if there is neither."""
+        """State what must happen beside changes of a task's recurring jobs; nothing, if there is neither.
+
+        Without a hook the mark of one stays: a process may know the task and not have loaded its hook.
+        """
         rows = yield Call("mirror_of", {"task": task})
+        hook = hook or any(bool(row[1]) for row in rows)
         if sql is None and not hook:
             if rows:
                 yield Call("delete_mirror", {"task": task})
         elif not rows or (rows[0][0], bool(rows[0][1])) != (sql, hook):
             yield Call("set_mirror", {"task": task, "sql": sql, "hook": hook})
+
+    def forget_hook(self, task: str) -> Op[None]:
+        """State that no Python hook must see changes of a task's recurring jobs any more."""
+        for sql, _ in (yield Call("mirror_of", {"task": task})):
+            yield Call("delete_mirror", {"task": task})
+            if sql is not None:
+                yield Call("set_mirror", {"task": task, "sql": str(sql), "hook": False})
 
 
 class _Ruled(NamedTuple):

@@ -311,12 +311,11 @@ def prune_runs(dialect: Dialect, after: str, keep_us: int) -> Op[tuple[str | Non
         return None, 0
     params: dict[str, Value] = {"keep": RUNS_KEPT, "keep_us": keep_us, "most": MOST_OLD}
     gone = 0
+    ids = [str(job_id) for job_id, token in rows if int(str(token)) > RUNS_KEPT]  # the others cannot have more
     if dialect is Dialect.POSTGRES:
-        ids, tokens = [str(row[0]) for row in rows], [int(str(row[1])) for row in rows]
-        counted = yield Call("prune_recurring_runs", params | {"ids": ids, "tokens": tokens})
+        counted = yield Call("prune_recurring_runs", params | {"ids": ids})
         gone = int(str(counted[0][0]))
     else:
-        for job_id, token in rows:
-            if int(str(token)) > RUNS_KEPT:
-                yield Call("prune_recurring_runs", params | {"id": str(job_id), "token": int(str(token))})
+        for job_id in ids:
+            gone += len((yield Call("prune_recurring_runs", params | {"id": job_id})))
     return (str(rows[-1][0]) if len(rows) == PAGE else None), gone

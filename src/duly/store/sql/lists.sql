@@ -22,6 +22,17 @@ WHERE (:task::text IS NULL OR j.task = :task::text) AND (:queue::text IS NULL OR
   AND (:text::text IS NULL OR replace(j.args::text, :text::text, '') <> j.args::text) AND (:before_id::uuid IS NULL OR j.id < :before_id::uuid)
 ORDER BY j.id DESC LIMIT :limit::integer OFFSET :offset::integer
 
+-- name: list_disabled Recurring jobs that are disabled and do not run, newest first.
+SELECT j.id, j.task, j.queue, j.tenant, j.args::text, j.priority, j.max_attempts, j.retry, j.timeout_us, j.expires_at, j.created_at,
+       j.enqueued_by, j.unique_key, j.tags, j.headers,
+       p.state, p.run_at, p.token, p.attempt, p.crashes, p.claimed_at, p.finished_at,
+       p.worker_id, p.cancel_at, p.progress, p.progress_text, p.reason, p.detail
+FROM duly.recurring e JOIN duly.jobs j ON j.id = e.id JOIN duly.places p ON p.id = j.id
+WHERE NOT e.enabled AND p.state = 'disabled' AND (:task::text IS NULL OR j.task = :task::text) AND (:queue::text IS NULL OR j.queue = :queue::text)
+  AND (:tenant::text IS NULL OR j.tenant = :tenant::text) AND (:tag::text IS NULL OR replace(j.tags, :tag::text, '') <> j.tags)
+  AND (:text::text IS NULL OR replace(j.args::text, :text::text, '') <> j.args::text) AND (:before_id::uuid IS NULL OR j.id < :before_id::uuid)
+ORDER BY j.id DESC LIMIT :limit::integer OFFSET :offset::integer
+
 -- name: list_waiting Jobs that stand in `waiting`, newest first.
 SELECT j.id, j.task, j.queue, j.tenant, j.args::text, j.priority, j.max_attempts, j.retry, j.timeout_us, j.expires_at, j.created_at,
        j.enqueued_by, j.unique_key, j.tags, j.headers,

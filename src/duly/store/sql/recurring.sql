@@ -220,8 +220,9 @@ SELECT id, token FROM duly.recurring WHERE id > :after::uuid ORDER BY id LIMIT :
 
 -- name: prune_recurring_runs [postgres] Forget old runs of some recurring jobs, but not the newest of each.
 WITH old AS MATERIALIZED (
-    SELECT u.job_id, u.token FROM unnest(:ids::uuid[], :tokens::bigint[]) AS b(id, token) CROSS JOIN LATERAL (
-        SELECT job_id, token, finished_at FROM duly.runs WHERE job_id = b.id AND token <= b.token - :keep::integer
+    SELECT u.job_id, u.token FROM unnest(:ids::uuid[]) AS b(id) CROSS JOIN LATERAL (
+        SELECT job_id, token, finished_at FROM duly.runs
+        WHERE job_id = b.id AND token <= (SELECT k.token FROM duly.runs k WHERE k.job_id = b.id ORDER BY k.job_id DESC, k.token DESC OFFSET :keep::integer LIMIT 1)
         ORDER BY job_id, token LIMIT :most::integer) u
     WHERE u.finished_at <= :now - :keep_us::bigint
 ), gone AS (
@@ -231,7 +232,11 @@ SELECT count(*) FROM gone
 
 -- name: prune_recurring_runs [sqlite] Forget old runs of a recurring job, but not the newest.
 DELETE FROM duly.runs WHERE job_id = :id AND token IN (
-    SELECT token FROM duly.runs WHERE job_id = :id AND token <= :token - :keep AND finished_at <= :now - :keep_us ORDER BY token LIMIT :most)
+    SELECT token FROM duly.runs
+    WHERE job_id = :id AND token <= (SELECT token FROM duly.runs WHERE job_id = :id ORDER BY token DESC LIMIT 1 OFFSET :keep)
+      AND finished_at <= :now - :keep_us
+    ORDER BY token LIMIT :most)
+RETURNING token
 
 -- name: leave_place A schedule that has ended waits for nothing.
 DELETE FROM duly.scheduled WHERE id = :id::uuid
