@@ -30,6 +30,8 @@ from duly.store.statements import names_in
 Hooks = Mapping[str, Callable[[Change, "Execute"], object]]
 Execute = Callable[[str, Mapping[str, object]], None]
 UNDECLARED = "duly: no longer declared"
+DULY = "duly"
+"""Who has disabled a job that failed too often, took its workers with it, or has no next run."""
 HOOK_MISSING = "duly: hook missing"
 """Stands for an SQLSTATE where it is this process that lacks something."""
 
@@ -178,7 +180,8 @@ class Recurring:
             yield from self._place(old.id, at, token, old.overlap)
         else:  # the run under way puts it back into its place when it ends
             at, tick, token = old.next_run_at or at, old.tick_at, 0
-        yield from self._stand(old, enabled=True, at=at, tick=tick, token=token, failures=0)
+        failures = 0 if old.disabled_by == DULY else old.failures  # whoever enables what duly gave up on begins anew
+        yield from self._stand(old, enabled=True, at=at, tick=tick, token=token, failures=failures)
         return Standing(old.id, True, at)
 
     def _disable(self, old: RecurringRecord, *, by: str | None, reason: str | None) -> Op[None]:

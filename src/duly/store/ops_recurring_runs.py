@@ -17,7 +17,7 @@ from duly.domain.rank import DEFAULT_HORIZON_US
 from duly.domain.records import Settled
 from duly.domain.recurring import Change, Ending, Next, Occurrence, Spawning
 from duly.schedule.plan import after_run, due_ticks
-from duly.store.call import Call, Dialect, Op, Value
+from duly.store.call import FAILED, Call, Dialect, Foreign, Op, Value
 from duly.store.ops_recurring import HOOK_MISSING, Recurring
 from duly.store.ops_settle import park, settle
 
@@ -48,9 +48,17 @@ class Ended(NamedTuple):
 
 
 def end_runs(
-    recurring: Recurring, batch: Sequence[Settled], *, shard: int, only_expired: bool = False, mirrored: bool = True
+    recurring: Recurring,
+    batch: Sequence[Settled],
+    *,
+    shard: int,
+    only_expired: bool = False,
+    mirrored: bool = True,
+    queueing: bool = False,
 ) -> Op[Ended]:
     """End runs of recurring jobs. Without `mirrored` no mirror is called: it has failed too often.
+
+    With `queueing` wait a little in the queue for a job that others hold, one after the other without a gap.
 
     One whose arguments do not fit is set aside: its state is "parked", and its reason the mark of the code.
     """
@@ -58,8 +66,7 @@ def end_runs(
     runs = {each.id: each for each in batch}
     free, busy = set(runs), set[str]()
     if dialect is Dialect.POSTGRES:
-        rows = yield Call("lock_ending", {"ids": sorted(runs)})
-        free = {str(row[0]) for row in rows}
+        free = yield from (_queue_for(sorted(runs)) if queueing else _lock_free(sorted(runs)))
         if len(free) < len(runs):  # what was deleted is not busy: its run has lost its job
             busy = {str(row[0]) for row in (yield Call("known_jobs", {"ids": sorted(set(runs) - free)}))}
     parked = yield from _park(dialect, [each for each in batch if each.state == "parked" and each.id in free])
@@ -83,6 +90,29 @@ def _park(dialect: Dialect, batch: Sequence[Settled]) -> Op[dict[str, Next]]:
         if (yield from park(dialect, job_id=each.id, token=each.token, reason="arguments", detail=why, mark=mark)):
             parked[each.id] = Next("parked", None, None, None, 0)
     return parked
+
+
+def _lock_free(ids: list[str]) -> Op[set[str]]:
+    """Hold those of these recurring jobs that nobody else holds."""
+    rows = yield Call("lock_ending", {"ids": ids})
+    return {str(row[0]) for row in rows}
+
+
+def _queue_for(ids: list[str]) -> Op[set[str]]:
+    """Hold these recurring jobs, waiting for each a little; none if that was not enough."""
+    yield Call("save_here")
+    yield Call("wait_in_queue")
+    for job_id in ids:
+        rows = yield Foreign(
+            "SELECT id FROM duly.recurring WHERE id = :id::uuid FOR UPDATE", {"id": job_id}, caught=True
+        )
+        if rows and rows[0][0] == FAILED:
+            yield Call("back_to_here")
+            yield Call("past_here")
+            return set()
+    yield Call("past_here")
+    yield Call("wait_again")
+    return set(ids)
 
 
 def _ending(dialect: Dialect, batch: Sequence[Settled]) -> Op[list[Ending]]:

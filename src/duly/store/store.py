@@ -247,12 +247,13 @@ class Store:
         only_expired: bool = False,
         repeated: bool = False,
         mirrored: bool = True,
+        queueing: bool = False,
     ) -> Ended:
         """End runs of recurring jobs (`Claimed.hold` is HOLD["recurs"]); what follows is decided by their rules.
 
         Those whose recurring job is held by somebody else, and those whose mirror fails, are not settled; the answer
         names them. `repeated`: an earlier call failed, and may have been committed all the same. `mirrored=False`: the
-        mirror has failed too often, and is left out.
+        mirror has failed too often, and is left out. `queueing`: wait a little for those that others hold.
         """
         from duly.domain.recurring import Next
         from duly.store import ops_recurring_runs
@@ -261,7 +262,12 @@ class Store:
 
         def op() -> Op[Ended]:
             ended = yield from ops_recurring_runs.end_runs(
-                self.recurring, batch, shard=self._shard, only_expired=only_expired, mirrored=mirrored
+                self.recurring,
+                batch,
+                shard=self._shard,
+                only_expired=only_expired,
+                mirrored=mirrored,
+                queueing=queueing,
             )
             if next(tries, True):
                 known = {*ended.accepted, *ended.held, *ended.failed, *ended.hookless}

@@ -34,6 +34,7 @@ BATCH = 500
 KEYED = (HOLD["queued"], HOLD["live"])
 RECURS = HOLD["recurs"]
 MIRROR_TRIES = 3
+PATIENCE = 4
 SOON, LATER = 0.02, 1.0
 """How soon a run whose recurring job somebody else holds is tried again, first and at last."""
 
@@ -53,6 +54,8 @@ class _Postponed:
     tries: int = 0
     """How often its mirror has failed."""
     error: str | None = None
+    held: int = 0
+    """How often somebody else held its job."""
 
 
 class Finisher:
@@ -191,10 +194,14 @@ class Finisher:
                 del self._postponed[each.concluded[2].id]
                 self._done([each.concluded], set())
         due = [each for each in due if not each.concluded[0].lost]
+        for each in due:
+            if each.held >= PATIENCE:  # others hold it without a gap: stand in the queue, alone
+                self._end_recurring([each], repeated=True, queueing=True)
+        due = [each for each in due if each.held < PATIENCE]
         if due:
             self._end_recurring(due, repeated=True)
 
-    def _end_recurring(self, batch: list[_Postponed], *, repeated: bool) -> None:
+    def _end_recurring(self, batch: list[_Postponed], *, repeated: bool, queueing: bool = False) -> None:
         """Settle together; what somebody else holds comes again later, while its lease is renewed."""
         spent = [each for each in batch if each.tries >= MIRROR_TRIES]
         if spent and len(spent) < len(batch):
@@ -204,7 +211,7 @@ class Finisher:
         settled = [_with_age(each, now) for each in batch]
         ended: Ended | None
         try:
-            ended = self._store.end_recurring(settled, repeated=repeated, mirrored=not spent)
+            ended = self._store.end_recurring(settled, repeated=repeated, mirrored=not spent, queueing=queueing)
         except DatabaseUnavailable:
             raise
         except Exception as error:
@@ -254,6 +261,7 @@ class Finisher:
         if error is not None:
             each.tries, each.error = each.tries + 1, error
             log.warning("job %s (%s): its mirror failed: %s (try %d)", settled.id, run.job.task, error, each.tries)
+        each.held += error is None
         each.due, each.pause = time.monotonic() + each.pause, min(LATER, each.pause * 2)
         self._postponed[settled.id] = each
 

@@ -212,6 +212,9 @@ RELEASE SAVEPOINT duly_here
 -- name: wait_little [postgres] A mirror that has to wait for somebody's lock must not keep others waiting.
 SET LOCAL lock_timeout = '50ms'
 
+-- name: wait_in_queue [postgres] A job that others hold one after the other without a gap can only be had by standing in the queue.
+SET LOCAL lock_timeout = '150ms'
+
 -- name: wait_again [postgres] From here on wait for locks as always.
 SET LOCAL lock_timeout = DEFAULT
 
