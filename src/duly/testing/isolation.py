@@ -50,7 +50,7 @@ def _rebound(app: Duly, url: str, clock: Clock, *, alone: bool) -> Iterator[None
         allow_network_disk=alone or settings.allow_network_disk,
         notify=settings.notify,
     )
-    before, store = (app.settings, app.clock, app.store), Store(database)
+    before, store = (app.settings, app.clock, app.store), Store(database, app.registry.mirror_hooks)
     app.settings, app.clock, app.store = settings, clock, store
     try:
         yield
