@@ -621,3 +621,18 @@ def test_the_program_of_another_process_mirrors(jobs: Duly) -> None:
     subprocess.run([sys.executable, "-c", program, jobs.settings.url], env=env, check=True, timeout=60)
     assert not assert_mirrored(jobs, job)["enabled"]
     assert json.dumps(job.to_dict())
+
+
+@pytest.mark.requirement("A11")
+def test_an_application_on_a_database_of_its_tests_own_has_its_hooks(lite: Duly) -> None:
+    from duly.testing import isolated
+
+    @lite.task
+    def fetch() -> None: ...
+
+    seen: list[Change] = []
+    lite.mirror_hook(fetch)(lambda change, execute: seen.append(change))
+    with isolated(lite):
+        fetch.recur(1, every="1h")
+        drain(lite)
+    assert [change.outcome for change in seen] == [None, "succeeded"]
