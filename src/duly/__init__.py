@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         WaitTimeout,
         WorkerError,
     )
+    from duly.domain.recurring import Change
     from duly.domain.retry import Backoff
     from duly.domain.states import State
     from duly.domain.unique import Unique, dedupe_key
@@ -104,6 +105,7 @@ else:
             "duly.domain.retry": ("Backoff",),
             "duly.domain.states": ("State",),
             "duly.domain.unique": ("Unique", "dedupe_key"),
+            "duly.domain.recurring": ("Change",),
             "duly.job": ("Job", "Run"),
             "duly.recurring": ("RecurringJob",),
             "duly.schedule.schedule": ("Schedule",),
@@ -118,6 +120,7 @@ __all__ = [
     "ArgumentsDoNotFit",
     "Backoff",
     "Cancel",
+    "Change",
     "ConfigurationError",
     "Conflict",
     "DatabaseError",

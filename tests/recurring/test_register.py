@@ -384,3 +384,16 @@ def test_ten_thousand_registered_functions_do_not_slow_the_claim(lite: Duly) -> 
         lite.registry.register("acme", _definition(f"job{n}", lambda: None, log_lines=10))
     many = took(lite)
     assert many < 5 * few + 0.02
+
+
+@pytest.mark.requirement("E1")
+def test_a_start_that_has_just_passed_was_meant_to_be_now(jobs: Duly) -> None:
+    ran = threading.Event()
+    job = jobs.register("acme", "yearly", datetime.now(UTC), "365d", ran.set)
+    other = jobs.register("acme", "old", datetime.now(UTC) - timedelta(days=1), "365d", ran.clear)
+    with jobs.worker():
+        assert ran.wait(5)
+        eventually(lambda: job.refresh().last_outcome == "succeeded")
+    assert job.next_run_at is not None
+    assert job.next_run_at > datetime.now(UTC) + timedelta(days=300)
+    assert other.last_run_at is None, "a start long past makes no run"

@@ -13,6 +13,7 @@ from duly.domain.records import Settled
 from duly.domain.recurring import Ending, Next, Spawning
 from duly.schedule.schedule import Schedule
 
+JUST_PASSED_US = 10_000_000
 MOST_TICKS = 1_000
 """So many jobs at most are made at once for the ticks of one schedule that were missed."""
 
@@ -54,11 +55,16 @@ class Ticks:
 
 
 def first_run(job: Ruled, now: int) -> int | None:
-    """When a new job runs first: an interval at once, a wall time at its next tick, `start` then; never in the past."""
+    """When a new job runs first: an interval at once, a wall time at its next tick, `start` then; never in the past.
+
+    A start that has just passed was meant to be now: `start_at=datetime.now(UTC)` takes a moment to get here.
+    """
     ticks = Ticks(job)
     schedule = ticks.schedule
     if not schedule.rules:
         return max(now, schedule.start_us or now)
+    if schedule.start_us is not None and now - JUST_PASSED_US <= schedule.start_us <= now:
+        return now if ticks.after(schedule.start_us - 1) == schedule.start_us else ticks.after(now)
     at_once = schedule.start_us is None and any(rule.startswith("@every") for rule in schedule.rules)
     return ticks.after(now - 1 if at_once else now)
 
