@@ -299,3 +299,18 @@ def test_a_restarted_worker_with_the_same_pid_and_host_does_not_hide_the_orphans
     assert jobs.store.claim("default", [Lane("", "work")], 1, worker_id=dead, lease_us=15_000_000)
     with jobs.worker():
         assert job.wait(5) == 1
+
+
+def test_a_worker_that_stood_still_does_not_rescue_its_own_runs(jobs: Duly) -> None:
+    """It may have been stopped right between looking for lapsed leases and rescuing them."""
+
+    @jobs.task
+    def work() -> None: ...
+
+    mine, others, me = work.enqueue(), work.enqueue(), uuid7()
+    for worker_id in (me, uuid7()):
+        assert jobs.store.claim("default", [Lane("", "work")], 1, worker_id=worker_id, lease_us=1)
+    eventually(lambda: len(jobs.store.lapsed(0)) == 2)
+    assert rescue_lapsed(jobs.store, lease_us=0, crash_limit=3, ours=me) == 1
+    assert mine.refresh().state is State.RUNNING
+    assert others.refresh().state is State.QUEUED

@@ -63,14 +63,14 @@ def test_jobs_run_by_priority_then_oldest_first_across_tasks_and_tenants(jobs: D
 
 @contextmanager
 def flooded(flood: Task[[], None], jobs: Duly) -> Iterator[None]:
-    """Keep about twenty jobs of the highest priority waiting all the time."""
+    """Keep about a hundred jobs of the highest priority waiting all the time, also where this thread has to wait."""
     over = threading.Event()
 
     def pour() -> None:
         while not over.is_set():
             waiting = sum(row[3] for row in jobs.counts().waiting if row[2] == "flood")
-            if waiting < 20:
-                flood.using(priority=100).enqueue_many([{}] * 20)
+            if waiting < 100:
+                flood.using(priority=100).enqueue_many([{}] * 50)
             time.sleep(0.02)
 
     thread = threading.Thread(target=pour)

@@ -478,7 +478,7 @@ class Worker:
         if unbroken < lease_us:
             self._next_lapse = now + max(0.2, (lease_us - unbroken) / 1e6)
             return
-        rescue_lapsed(self._store, lease_us=lease_us, crash_limit=self.settings.crash_limit)
+        rescue_lapsed(self._store, lease_us=lease_us, crash_limit=self.settings.crash_limit, ours=self.id)
         lapse = self._store.next_lapse_us()
         if lapse is not None:
             self._next_lapse = now + min(self.settings.lease, max(0.2, lapse / 1e6))
