@@ -311,6 +311,6 @@ def test_a_worker_that_stood_still_does_not_rescue_its_own_runs(jobs: Duly) -> N
     for worker_id in (me, uuid7()):
         assert jobs.store.claim("default", [Lane("", "work")], 1, worker_id=worker_id, lease_us=1)
     eventually(lambda: len(jobs.store.lapsed(0)) == 2)
-    assert rescue_lapsed(jobs.store, lease_us=0, crash_limit=3, ours=me) == 1
+    assert rescue_lapsed(jobs.store, lease_us=0, crash_limit=3, is_ours=lambda run: run.worker_id == me) == 1
     assert mine.refresh().state is State.RUNNING
     assert others.refresh().state is State.QUEUED

@@ -21,18 +21,20 @@ PAGE = 500
 MIRROR_TRIES = 3
 
 
-def rescue_lapsed(store: Store, *, lease_us: int, crash_limit: int, ours: str | None = None) -> int:
+def rescue_lapsed(
+    store: Store, *, lease_us: int, crash_limit: int, is_ours: Callable[[Lapsed], bool] = lambda run: False
+) -> int:
     """Settle the runs whose lease or deadline has passed. Returns how many were rescued.
 
-    Never the leases of the worker `ours`, which is the one that asks: if they have lapsed, it stood still until just
-    now, perhaps in the middle of this, and is about to renew them.
+    Never the leases of runs that whoever asks holds itself: if they have lapsed, it stood still until just now, perhaps
+    in the middle of this, and is about to renew them.
     """
     rescued = rescue_after_boot(store, lease_us=lease_us, crash_limit=crash_limit)
     if store.database.unbroken_us() < lease_us:
         return rescued
 
     def lapsed(n: int) -> list[Lapsed]:
-        return [run for run in store.lapsed(lease_us, n) if run.worker_id != ours or run.why != "lease"]
+        return [run for run in store.lapsed(lease_us, n) if run.why != "lease" or not is_ours(run)]
 
     return rescued + _settle_all(store, lapsed, crash_limit=crash_limit, only_expired=True)
 

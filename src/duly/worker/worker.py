@@ -14,7 +14,7 @@ from typing import Protocol
 from duly.domain.errors import DulyError, WorkerError
 from duly.domain.ids import uuid7
 from duly.domain.outcome import released
-from duly.domain.records import HOLD, ProcessIdentity, WorkerRecord
+from duly.domain.records import HOLD, Lapsed, ProcessIdentity, WorkerRecord
 from duly.maintenance.declare import declare
 from duly.maintenance.prune import Retention, prune_some
 from duly.maintenance.rescue import rescue_after_boot, rescue_dead, rescue_lapsed, rescue_silent
@@ -478,10 +478,16 @@ class Worker:
         if unbroken < lease_us:
             self._next_lapse = now + max(0.2, (lease_us - unbroken) / 1e6)
             return
-        rescue_lapsed(self._store, lease_us=lease_us, crash_limit=self.settings.crash_limit, ours=self.id)
+        limit = self.settings.crash_limit
+        rescue_lapsed(self._store, lease_us=lease_us, crash_limit=limit, is_ours=self._holds)
         lapse = self._store.next_lapse_us()
         if lapse is not None:
             self._next_lapse = now + min(self.settings.lease, max(0.2, lapse / 1e6))
+
+    def _holds(self, lapsed: Lapsed) -> bool:
+        """Whether this worker is at a run at this moment."""
+        run = self._held.get(lapsed.id)
+        return run is not None and run.job.token == lapsed.token
 
     def _watch_peers(self, now: float) -> None:
         """Once a second see whether a worker process on this host has ended."""
