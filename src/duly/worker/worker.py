@@ -488,6 +488,7 @@ class Worker:
         if self._refresh_peers or now >= self._next_peers:
             self._refresh_peers, self._next_peers = False, now + 60.0
             self._peers = [worker for worker in self._store.workers() if worker.id != self.id]
+            self._claimer.weights = self._store.weights()
         dead = [worker for worker in self._peers if self._is_gone(worker.process)]
         if dead:
             rescue_dead(self._store, dead, self._is_gone, crash_limit=self.settings.crash_limit)

@@ -17,3 +17,10 @@ DELETE FROM duly.gates WHERE scope = :scope::text AND name = :name::text AND pau
 
 -- name: reopen_gates Open the gates whose time is over.
 DELETE FROM duly.gates WHERE paused_at IS NOT NULL AND paused_until <= :now RETURNING scope, name
+
+-- name: weights The tenants whose weight is not 1.
+SELECT name, weight FROM duly.tenants WHERE weight <> 1
+
+-- name: set_weight How much of a shared queue a tenant may have.
+INSERT INTO duly.tenants (name, weight) VALUES (:name::text, :weight::real)
+ON CONFLICT (name) DO UPDATE SET weight = excluded.weight
