@@ -292,6 +292,10 @@ class Admin:
             raise InvalidOption(f"weight must be a number from 0.001 to 1000, not {weight!r}")
         self.store.set_weight(check_tenant(tenant), float(weight))
 
+    def set_fair(self, queue: str, fair: bool) -> None:
+        """Say whether tenants take turns in a queue, as they do unless told otherwise; else all go by rank alone."""
+        self.store.set_fair(check_queue_name(queue), bool(fair))
+
     def weights(self) -> dict[str, float]:
         """The tenants whose weight is not 1."""
         return self.store.weights()

@@ -58,6 +58,31 @@ def test_tenants_share_by_weight_and_what_one_leaves_goes_to_the_others(jobs: Du
     assert 0.65 < first["heavy"] / (first["heavy"] + first["light"]) < 0.85, first
 
 
+def test_a_queue_that_is_not_fair_goes_by_rank_alone(jobs: Duly) -> None:
+    ran: list[str] = []
+
+    @jobs.task
+    def work(name: str) -> None:
+        ran.append(name)
+
+    jobs.set_fair("default", False)
+    for n in range(6):
+        work.using(tenant="a").enqueue(f"a{n}")
+    for n in range(6):
+        work.using(tenant="b").enqueue(f"b{n}")
+    with jobs.worker(thread_slots=1):
+        eventually(lambda: len(ran) == 12)
+    assert ran == sorted(ran)
+    ran.clear()
+    jobs.set_fair("default", True)
+    for name in ("a", "b"):
+        work.using(tenant=name).enqueue_many([{"name": f"{name}{n}"} for n in range(6)])
+    with jobs.worker(thread_slots=1):
+        eventually(lambda: len(ran) == 12)
+    assert "b0" in ran[:3], ran
+    assert [name for name in ran if name[0] == "a"] == [f"a{n}" for n in range(6)], "by rank within a tenant"
+
+
 def test_a_claim_takes_of_each_tenant_its_share_lowest_rank_first(jobs: Duly) -> None:
     @jobs.task
     def one() -> None: ...

@@ -71,6 +71,8 @@ def claim(
     if dialect is Dialect.SQLITE:
         return (yield from _claim_sqlite(from_lanes, n, params, shares))
     if len(from_lanes) == 1:
+        if shares is not None:
+            params["n"] = min(n, shares.get(from_lanes[0].tenant, 0))
         rows = yield Call("claim_lane", params | from_lanes[0]._asdict())
         return [Claimed._make(row) for row in rows]
     params["tenants"] = [lane.tenant for lane in from_lanes]

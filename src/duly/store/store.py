@@ -401,6 +401,15 @@ class Store:
         rows = self.database.read(lambda: _rows(Call("weights")))
         return {str(name): float(str(weight)) for name, weight in rows}
 
+    def unfair_queues(self) -> set[str]:
+        """The queues in which tenants do not take turns."""
+        return {str(row[0]) for row in self.database.read(lambda: _rows(Call("unfair_queues")))}
+
+    def set_fair(self, queue: str, fair: bool) -> None:
+        """Say whether tenants take turns in a queue."""
+        self._one(Call("set_fair", {"queue": queue, "fair": fair}))
+        self.poke(Hint("look"))
+
     def set_weight(self, tenant: str, weight: float) -> None:
         """Say how much of a shared queue a tenant may have."""
         self._one(Call("set_weight", {"name": tenant, "weight": weight}))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 
 from duly.domain.records import HOLD, Claimed, Lane
 from duly.store.database import Hint
@@ -63,6 +63,8 @@ class Claimer:
         self._tenants: defaultdict[tuple[Kind, str, str], Shares[str]] = defaultdict(Shares)
         self.weights: dict[str, float] = {}
         """How much of a shared queue a tenant may have, where it is not 1."""
+        self.unfair: Container[str] = ()
+        """The queues in which tenants do not take turns."""
         self._gathered: list[list[Run]] = []
         self._hints: list[Hint] = []
         self._look = True
@@ -220,8 +222,8 @@ class Claimer:
             if got >= room:
                 break
             n = room - got if limit is None else min(max(1, self._slots.pools[kind].free), room - got, limit)
-            tenants = {tenant for tenant, _ in keys}
-            if n > 0 and len(tenants) == 1:
+            alone = lanes.queue in self.unfair or len({tenant for tenant, _ in keys}) == 1
+            if n > 0 and alone:
                 claimed = self._claim_from(lanes, lanes.pick(keys), kind, min(n, BATCH), limited=limit is not None)
                 got += claimed.total()
             elif n > 0:
@@ -240,9 +242,10 @@ class Claimer:
             got += claimed.total()
             for tenant, share in shares.items():
                 turns.took(tenant, claimed[tenant], wanted_more=claimed[tenant] >= share)
-            if limited or not any(claimed[tenant] >= share for tenant, share in shares.items()):
+            left = [key for key in keys if key in lanes.heads]
+            if limited or (len(left) == len(keys) and not claimed):  # the limit is full, or others are at it
                 break
-            keys = [key for key in keys if key in lanes.heads]
+            keys = left
         return got
 
     def _groups(self, lanes: Lanes, kind: Kind) -> list[tuple[list[tuple[str, str]], int | None]]:
@@ -282,10 +285,10 @@ class Claimer:
             lanes.queue, picked, n, worker_id=self._worker_id, lease_us=self._lease_us, limited=limited, shares=shares
         )
         lanes.claimed(picked, jobs, time.monotonic() - asked, asked=n, shares=shares)
-        self._start(kind, lanes.queue, jobs, leased_at)
+        self._start(kind, lanes.queue, jobs, leased_at, mixed=shares is not None)
         return Counter(job.tenant for job in jobs)
 
-    def _start(self, kind: Kind, queue: str, jobs: list[Claimed], leased_at: float) -> None:
+    def _start(self, kind: Kind, queue: str, jobs: list[Claimed], leased_at: float, *, mixed: bool = False) -> None:
         if not jobs:
             return
         self._slots.taken(kind, queue, len(jobs))
@@ -300,11 +303,11 @@ class Claimer:
             found = self._store.occurrences([run.job.id for run in recurring])
             for run in recurring:
                 run.occurrence = found.get(run.job.id)
-        self._gathered.append(runs)
+        self._gathered += _by_tenant(runs) if mixed else [runs]
 
     def _send_off(self, kind: Kind) -> None:
         """Hand what was gathered to the runner: jobs of several queues and tenants mixed, so that none waits long."""
-        batches, self._gathered = [part for batch in self._gathered for part in _by_tenant(batch)], []
+        batches, self._gathered = self._gathered, []
         if not batches:
             return
         runs = batches[0]

@@ -21,8 +21,11 @@ class Shares(Generic[K]):
             return {}
         self._owed = {key: self._owed.get(key, 0.0) + room * weight / total for key, weight in weights.items()}
         order = sorted(self._owed, key=self._owed.__getitem__, reverse=True)
-        parts = {key: max(0, int(self._owed[key])) for key in order}
-        left = room - sum(parts.values())
+        parts: dict[K, int] = {}
+        left = room
+        for key in order:
+            parts[key] = min(left, max(0, int(self._owed[key])))
+            left -= parts[key]
         for key in sorted(order, key=lambda key: self._owed[key] - parts[key], reverse=True):
             if left <= 0:
                 break

@@ -16,3 +16,6 @@ CREATE TABLE duly.tenants (
     name   text COLLATE "C" PRIMARY KEY,
     weight real NOT NULL DEFAULT 1 CHECK (weight > 0)
 );
+
+-- In a queue that is not fair, jobs of all tenants go by rank alone.
+ALTER TABLE duly.queues ADD COLUMN fair boolean NOT NULL DEFAULT true;

@@ -16,3 +16,6 @@ CREATE TABLE duly_tenants (
     name   text NOT NULL PRIMARY KEY,
     weight real NOT NULL DEFAULT 1 CHECK (weight > 0)
 ) WITHOUT ROWID;
+
+-- In a queue that is not fair, jobs of all tenants go by rank alone.
+ALTER TABLE duly_queues ADD COLUMN fair integer NOT NULL DEFAULT 1;
