@@ -281,6 +281,25 @@ class Admin:
         """Let a queue, a task or a tenant go on. Returns whether it was paused."""
         return self.store.resume(*_gate(queue, task, tenant))
 
+    def set_weight(self, tenant: str, weight: float) -> None:
+        """Say how much of a shared queue a tenant may have beside others: with 3 thrice as much as one with 1.
+
+        Every tenant has 1 unless told otherwise. What a tenant has no use for goes to the others.
+        """
+        if tenant == "":
+            raise InvalidOption("tenant must not be empty")
+        if type(weight) not in (int, float) or not 0.001 <= weight <= 1_000:
+            raise InvalidOption(f"weight must be a number from 0.001 to 1000, not {weight!r}")
+        self.store.set_weight(check_tenant(tenant), float(weight))
+
+    def set_fair(self, queue: str, fair: bool) -> None:
+        """Say whether tenants take turns in a queue, as they do unless told otherwise; else all go by rank alone."""
+        self.store.set_fair(check_queue_name(queue), bool(fair))
+
+    def weights(self) -> dict[str, float]:
+        """The tenants whose weight is not 1."""
+        return self.store.weights()
+
     def paused(self) -> builtins.list[Pause]:
         """What is paused, since when, until when, by whom and why."""
         return self.store.paused()

@@ -36,7 +36,10 @@ def test_def_and_async_def_tasks_run_and_leave_their_result(jobs: Duly) -> None:
 
 @pytest.mark.requirement("C1")
 @pytest.mark.everywhere
-def test_jobs_run_by_priority_then_oldest_first_across_tasks_and_tenants(jobs: Duly) -> None:
+@pytest.mark.parametrize("tenants", [1, 3])
+def test_jobs_run_by_priority_then_oldest_first_across_tasks_and_tenants(jobs: Duly, tenants: int) -> None:
+    if tenants > 1:
+        jobs.set_fair("default", False)  # else each tenant has its turn
     ran: list[str] = []
 
     @jobs.task
@@ -54,7 +57,7 @@ def test_jobs_run_by_priority_then_oldest_first_across_tasks_and_tenants(jobs: D
     tasks = {"one": one, "two": two, "three": three}
     plan = [("one", 0), ("two", 50), ("three", 0), ("one", 50), ("two", 100), ("three", 100), ("one", 7), ("two", 0)]
     for position, (name, priority) in enumerate(plan):
-        task = tasks[name].using(priority=priority, tenant=f"t{position % 3}")
+        task = tasks[name].using(priority=priority, tenant=f"t{position % tenants}")
         task.enqueue(f"{100 - priority:03d}-{position}")
     with jobs.worker(thread_slots=1):
         eventually(lambda: len(ran) == len(plan))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 
 from duly.domain.records import Claimed, Lane
@@ -45,17 +45,21 @@ def claim(
     lease_us: int,
     suspect: bool = False,
     limited: bool = False,
+    shares: Mapping[str, int] | None = None,
 ) -> Op[list[Claimed]]:
     """Lease up to `n` jobs to a worker, lowest rank first across the lanes named.
 
-    With `limited` the lanes are those of one task that has a limit, and no more are taken than it has room for.
+    With `limited` the lanes are those of one task that has a limit, and no more are taken than it has room for. With
+    `shares` of each tenant's lanes no more are taken than its share; lowest rank first within the tenant.
     """
     if not from_lanes or n <= 0:
         return []
     if limited:
-        n = min(n, (yield from _room(from_lanes[0].task)))
-        if n <= 0:
+        room = yield from _room(from_lanes[0].task)
+        if room <= 0:
             return []
+        if room < n:
+            n, shares = room, None if shares is None else _cut(shares, room)
     params: dict[str, Value] = {
         "queue": queue,
         "suspect": int(suspect),
@@ -65,15 +69,19 @@ def claim(
         "limited": limited,
     }
     if dialect is Dialect.SQLITE:
-        return (yield from _claim_sqlite(from_lanes, n, params))
+        return (yield from _claim_sqlite(from_lanes, n, params, shares))
     if len(from_lanes) == 1:
+        if shares is not None:
+            params["n"] = min(n, shares.get(from_lanes[0].tenant, 0))
         rows = yield Call("claim_lane", params | from_lanes[0]._asdict())
         return [Claimed._make(row) for row in rows]
     params["tenants"] = [lane.tenant for lane in from_lanes]
     params["tasks"] = [lane.task for lane in from_lanes]
     params["from_ranks"] = [lane.from_rank for lane in from_lanes]
     params["from_ids"] = [lane.from_id for lane in from_lanes]
-    rows = yield Call("claim", params)
+    if shares is not None:
+        params["shares"] = [shares.get(lane.tenant, 0) for lane in from_lanes]
+    rows = yield Call("claim" if shares is None else "claim_shares", params)
     return [Claimed._make(row) for row in rows]
 
 
@@ -86,8 +94,19 @@ def _room(task: str) -> Op[int]:
     return int(str(rows[0][0])) - int(str(live[0][0]))
 
 
-def _claim_sqlite(from_lanes: Sequence[Lane], n: int, params: dict[str, Value]) -> Op[list[Claimed]]:
-    heads: list[list[tuple[int, str]]] = []
+def _cut(shares: Mapping[str, int], room: int) -> dict[str, int]:
+    """Shares that come to no more than `room`, the first tenants first."""
+    cut: dict[str, int] = {}
+    for tenant, share in shares.items():
+        cut[tenant] = min(share, room)
+        room -= cut[tenant]
+    return cut
+
+
+def _claim_sqlite(
+    from_lanes: Sequence[Lane], n: int, params: dict[str, Value], shares: Mapping[str, int] | None
+) -> Op[list[Claimed]]:
+    heads: dict[str, list[list[tuple[int, str]]]] = {}
     closed = set((yield Call("closed_gates")))
     if closed:
         from_lanes = (
@@ -97,8 +116,13 @@ def _claim_sqlite(from_lanes: Sequence[Lane], n: int, params: dict[str, Value]) 
         )
     for lane in from_lanes:
         rows = yield Call("head_of_lane", params | lane._asdict())
-        heads.append([(rank, job_id) for rank, job_id in json.loads(str(rows[0][0]))])
-    picked = list(islice(heapq.merge(*heads), n))
+        head = [(rank, job_id) for rank, job_id in json.loads(str(rows[0][0]))]
+        heads.setdefault("" if shares is None else lane.tenant, []).append(head)
+    if shares is None:
+        picked = list(islice(heapq.merge(*heads.get("", [])), n))
+    else:
+        firsts = [islice(heapq.merge(*some), shares.get(tenant, 0)) for tenant, some in heads.items()]
+        picked = list(islice(heapq.merge(*firsts), n))
     if not picked:
         return []
     ids: dict[str, Value] = {"ids": json.dumps([job_id for _, job_id in picked])}

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import unquote, urlsplit
@@ -186,10 +186,12 @@ class Store:
         lease_us: int,
         suspect: bool = False,
         limited: bool = False,
+        shares: Mapping[str, int] | None = None,
     ) -> list[Claimed]:
         """Lease up to `n` due jobs of these lanes to a worker, lowest rank first.
 
-        `limited`: the lanes are of one task with a limit (see `set_limit`), which holds across all processes.
+        `limited`: the lanes are of one task with a limit (see `set_limit`), which holds across all processes. `shares`:
+        how many of each tenant at most.
         """
         return self.database.write(
             lambda: ops_claim.claim(
@@ -201,6 +203,7 @@ class Store:
                 lease_us=lease_us,
                 suspect=suspect,
                 limited=limited,
+                shares=shares,
             ),
             atomic=limited,
             again=False,
@@ -398,6 +401,25 @@ class Store:
     def paused(self) -> list[Pause]:
         """What is paused at this moment."""
         return [Pause._make(row) for row in self.database.read(lambda: _rows(Call("paused_gates")))]
+
+    def weights(self) -> dict[str, float]:
+        """How much of a shared queue tenants may have; those not named have 1."""
+        rows = self.database.read(lambda: _rows(Call("weights")))
+        return {str(name): float(str(weight)) for name, weight in rows}
+
+    def unfair_queues(self) -> set[str]:
+        """The queues in which tenants do not take turns."""
+        return {str(row[0]) for row in self.database.read(lambda: _rows(Call("unfair_queues")))}
+
+    def set_fair(self, queue: str, fair: bool) -> None:
+        """Say whether tenants take turns in a queue."""
+        self._one(Call("set_fair", {"queue": queue, "fair": fair}))
+        self.poke(Hint("look"))
+
+    def set_weight(self, tenant: str, weight: float) -> None:
+        """Say how much of a shared queue a tenant may have."""
+        self._one(Call("set_weight", {"name": tenant, "weight": weight}))
+        self.poke(Hint("look"))
 
     def reopen(self) -> bool:
         """Open the gates whose time is over. Returns whether there were any."""

@@ -228,7 +228,7 @@ class Drain:
 
     def _new_claimer(self, shares: list[QueueShare]) -> Claimer:
         self._slots = Slots({Kind.THREAD: OneSlot(1)}, shares)
-        return Claimer(
+        claimer = Claimer(
             self._app.store,
             self._tasks,
             self._slots,
@@ -239,6 +239,8 @@ class Drain:
             poll=lambda: 0.0,
             most=self._limit - self._claimed,
         )
+        claimer.unfair = {share.name for share in shares}  # by rank alone: one order, that tests can count on
+        return claimer
 
     def _move_to_next(self) -> bool:
         """Move the clock to when the next job that this drain may run is due. Returns whether there is one."""

@@ -7,20 +7,23 @@ itself now and then, since hints may be lost.
 from __future__ import annotations
 
 import time
-from collections import defaultdict
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Container, Mapping
 
 from duly.domain.records import HOLD, Claimed, Lane
 from duly.store.database import Hint
 from duly.store.ops_claim import MAX_LANES
 from duly.store.store import Store
 from duly.worker.context import Run, lease_time
-from duly.worker.lanes import Lanes
+from duly.worker.lanes import MOST_SHARED, Lanes
 from duly.worker.registry import Kind, Registry
+from duly.worker.shares import Shares
 from duly.worker.slots import BATCH, QueueShare, Slots
 
 RECURS = HOLD["recurs"]
 LOOK_WHILE_BUSY = 1.0
+LOOK_FOR_LANES, LOOK_COST = 0.05, 30.0
+"""How often a busy worker looks for lanes that nobody told it of; less often where a look takes long."""
 PROMOTE = 1_000
 FEW_HINTS = 16
 SUSPECT_PATIENCE = 5.0
@@ -56,11 +59,16 @@ class Claimer:
         self._poll = poll
         self._most = most
         self._lanes = {share.name: Lanes(share.name, registry.knows) for share in slots.shares}
-        self._credit: defaultdict[tuple[Kind, str], float] = defaultdict(float)
+        self._queues: defaultdict[Kind, Shares[str]] = defaultdict(Shares)
+        self._tenants: defaultdict[tuple[Kind, str, str], Shares[str]] = defaultdict(Shares)
+        self.weights: dict[str, float] = {}
+        """How much of a shared queue a tenant may have, where it is not 1."""
+        self.unfair: Container[str] = ()
+        """The queues in which tenants do not take turns."""
         self._gathered: list[list[Run]] = []
         self._hints: list[Hint] = []
         self._look = True
-        self._next_look = 0.0
+        self._next_look = self._looked_at = self._look_took = 0.0
         self._next_due = 0.0
         self._idle_on_record = True
         self._busy_since: float | None = None
@@ -170,11 +178,14 @@ class Claimer:
         """See which lanes have jobs."""
         self._look = False
         self._next_look = now + self._poll()
+        began = time.monotonic()
         for name, lanes in self._lanes.items():
             found = self._store.lanes(name, after=lanes.after)
             lanes.seen(found, self._store.lanes(name, suspect=True), full=len(found) >= MAX_LANES)
             if lanes.after is not None:
                 self._next_look = now + SWEEP_EVERY
+        self._looked_at = time.monotonic()
+        self._look_took = self._looked_at - began
 
     def _claim_all(self) -> tuple[int, bool]:
         """Claim from every queue in turn. Returns how many, and whether there was room for more."""
@@ -189,8 +200,8 @@ class Claimer:
                 claimed = self._claim(share, kind, room)
                 got += claimed
                 wanted_more = wanted_more or claimed < room
-                if len(self._lanes) > 1 and share.slots is None:
-                    self._credit[kind, share.name] = 0.0 if claimed < room else self._credit[kind, share.name] - claimed
+                if share.slots is None:
+                    self._queues[kind].took(share.name, claimed, wanted_more=claimed >= room)
             self._send_off(kind)
         return got, wanted_more
 
@@ -199,13 +210,10 @@ class Claimer:
         shares, room = self._slots.shares, self._slots.pools[kind].room()
         if len(shares) == 1 or room == 0:
             return [(share, room) for share in shares]
-        sharing = [share for share in shares if share.slots is None and self._lanes[share.name].heads]
-        total = sum(share.weight for share in sharing)
-        for share in sharing:
-            self._credit[kind, share.name] += room * share.weight / total
-        sharing.sort(key=lambda share: -self._credit[kind, share.name])
-        parts = [(share, max(int(self._credit[kind, share.name]), int(share is sharing[0]))) for share in sharing]
-        return [(share, room) for share in shares if share not in sharing] + parts
+        sharing = {share.name: share for share in shares if share.slots is None and self._lanes[share.name].heads}
+        parts = self._queues[kind].divide(room, {share.name: share.weight for share in sharing.values()})
+        fixed = [(share, room) for share in shares if share.name not in sharing]
+        return fixed + [(sharing[name], part) for name, part in parts.items()]
 
     def _claim(self, share: QueueShare, kind: Kind, room: int) -> int:
         lanes = self._lanes[share.name]
@@ -214,8 +222,30 @@ class Claimer:
             if got >= room:
                 break
             n = room - got if limit is None else min(max(1, self._slots.pools[kind].free), room - got, limit)
-            if n > 0:
-                got += self._claim_from(lanes, lanes.pick(keys), kind, min(n, BATCH), limited=limit is not None)
+            alone = lanes.queue in self.unfair or len({tenant for tenant, _ in keys}) == 1
+            if n > 0 and alone:
+                claimed = self._claim_from(lanes, lanes.pick(keys), kind, min(n, BATCH), limited=limit is not None)
+                got += claimed.total()
+            elif n > 0:
+                got += self._claim_fairly(lanes, keys, kind, min(n, BATCH), limited=limit is not None)
+        return got
+
+    def _claim_fairly(self, lanes: Lanes, keys: list[tuple[str, str]], kind: Kind, n: int, *, limited: bool) -> int:
+        """Tenants take turns by weight; what one has no use for goes to the others."""
+        turns = self._tenants[kind, lanes.queue, keys[0][1] if limited else ""]
+        got = 0
+        while got < n and keys:
+            weights = {tenant: self.weights.get(tenant, 1.0) for tenant, _ in keys}
+            shares = turns.divide(n - got, weights)
+            picked = lanes.pick((key for key in keys if key[0] in shares), MOST_SHARED)
+            claimed = self._claim_from(lanes, picked, kind, n - got, limited=limited, shares=shares)
+            got += claimed.total()
+            for tenant, share in shares.items():
+                turns.took(tenant, claimed[tenant], wanted_more=claimed[tenant] >= share)
+            left = [key for key in keys if key in lanes.heads]
+            if limited or (len(left) == len(keys) and not claimed):  # the limit is full, or others are at it
+                break
+            keys = left
         return got
 
     def _groups(self, lanes: Lanes, kind: Kind) -> list[tuple[list[tuple[str, str]], int | None]]:
@@ -239,16 +269,26 @@ class Claimer:
             groups.sort(key=lambda group: min(lanes.heads[key] for key in group[0]))
         return groups
 
-    def _claim_from(self, lanes: Lanes, picked: list[Lane], kind: Kind, n: int, *, limited: bool = False) -> int:
+    def _claim_from(
+        self,
+        lanes: Lanes,
+        picked: list[Lane],
+        kind: Kind,
+        n: int,
+        *,
+        limited: bool = False,
+        shares: Mapping[str, int] | None = None,
+    ) -> Counter[str]:
+        """Claim from some lanes. Returns how many of each tenant there were."""
         asked, leased_at = time.monotonic(), lease_time()
         jobs = self._store.claim(
-            lanes.queue, picked, n, worker_id=self._worker_id, lease_us=self._lease_us, limited=limited
+            lanes.queue, picked, n, worker_id=self._worker_id, lease_us=self._lease_us, limited=limited, shares=shares
         )
-        lanes.claimed(picked, jobs, n, time.monotonic() - asked)
-        self._start(kind, lanes.queue, jobs, leased_at)
-        return len(jobs)
+        lanes.claimed(picked, jobs, time.monotonic() - asked, asked=n, shares=shares)
+        self._start(kind, lanes.queue, jobs, leased_at, mixed=shares is not None)
+        return Counter(job.tenant for job in jobs)
 
-    def _start(self, kind: Kind, queue: str, jobs: list[Claimed], leased_at: float) -> None:
+    def _start(self, kind: Kind, queue: str, jobs: list[Claimed], leased_at: float, *, mixed: bool = False) -> None:
         if not jobs:
             return
         self._slots.taken(kind, queue, len(jobs))
@@ -263,10 +303,10 @@ class Claimer:
             found = self._store.occurrences([run.job.id for run in recurring])
             for run in recurring:
                 run.occurrence = found.get(run.job.id)
-        self._gathered.append(runs)
+        self._gathered += _by_tenant(runs) if mixed else [runs]
 
     def _send_off(self, kind: Kind) -> None:
-        """Hand what was gathered to the runner: jobs of several queues mixed, so that none waits for a whole batch."""
+        """Hand what was gathered to the runner: jobs of several queues and tenants mixed, so that none waits long."""
         batches, self._gathered = self._gathered, []
         if not batches:
             return
@@ -284,7 +324,9 @@ class Claimer:
         """After a second of steady work say that nobody needs to wake us; look for new lanes meanwhile."""
         if self._busy_since is None:
             self._busy_since = now
-        elif now - self._busy_since > LOOK_WHILE_BUSY:
+        elif now - self._looked_at > max(LOOK_FOR_LANES, LOOK_COST * self._look_took):
+            self._look = True
+        if now - self._busy_since > LOOK_WHILE_BUSY:
             if self._idle_on_record:
                 self._store.set_idle(self._worker_id, False)
                 self._idle_on_record = False
@@ -347,3 +389,13 @@ class Claimer:
             self._send_off(task.kind)
         else:
             lanes.suspects.pop(key, None)
+
+
+def _by_tenant(runs: list[Run]) -> list[list[Run]]:
+    """The same runs, a list for each tenant."""
+    if len({run.job.tenant for run in runs}) <= 1:
+        return [runs]
+    parts: defaultdict[str, list[Run]] = defaultdict(list)
+    for run in runs:
+        parts[run.job.tenant].append(run)
+    return list(parts.values())

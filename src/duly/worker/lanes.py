@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 
 from duly.domain.records import Claimed, Lane
 
@@ -17,6 +18,8 @@ SLOW_SECONDS = 0.003
 LOOK_EVERY = 1.0
 START_EVERY = 10.0
 MOST_LANES = 64
+MOST_SHARED = 512
+"""How many lanes one claim names at most where tenants share: each has its turn."""
 
 
 class Lanes:
@@ -71,32 +74,45 @@ class Lanes:
         """Whether it is time to look again while jobs flow."""
         return now - self.looked_at >= LOOK_EVERY
 
-    def pick(self, keys: Iterable[tuple[str, str]]) -> list[Lane]:
+    def pick(self, keys: Iterable[tuple[str, str]], most: int = MOST_LANES) -> list[Lane]:
         """Of these lanes the ones whose heads come first, where to start in each."""
         heads = self.heads
-        first = heapq.nsmallest(MOST_LANES, ((heads[key], key) for key in keys))
+        first = heapq.nsmallest(most, ((heads[key], key) for key in keys))
         return [self._cursors.get(key, Lane(*key)) for _, key in first]
 
-    def claimed(self, lanes: list[Lane], jobs: list[Claimed], asked: int, seconds: float) -> None:
+    def claimed(
+        self, lanes: list[Lane], jobs: list[Claimed], seconds: float, *, asked: int, shares: Mapping[str, int] | None
+    ) -> None:
         """Learn from a claim: lanes that gave fewer than asked are empty; a slow walk earns a cursor."""
         now = time.monotonic()
-        if len(jobs) < asked:
-            for lane in lanes:
-                key = (lane.tenant, lane.task)
-                if key in self._cursors:  # empty from the cursor on: only a walk from the start can say it is empty
-                    del self._cursors[key]
-                else:
-                    self.heads.pop(key, None)
-            return
-        for lane in lanes:  # what came before the last one claimed is gone from all of them
-            key = (lane.tenant, lane.task)
-            self.heads[key] = max(self.heads.get(key, jobs[-1].rank), jobs[-1].rank)
-        from_start = all(key not in self._cursors for key in ((lane.tenant, lane.task) for lane in lanes))
+        last: dict[str, int] = {}
+        got: Counter[str] = Counter()
+        for job in jobs:
+            tenant = "" if shares is None else job.tenant
+            got[tenant] += 1
+            last[tenant] = job.rank
+        full = False
+        for lane in lanes:
+            key, tenant = (lane.tenant, lane.task), "" if shares is None else lane.tenant
+            if got[tenant] >= (asked if shares is None else shares.get(tenant, 0)):
+                full = True  # what came before the last one claimed is gone from all of the tenant's lanes
+                self.heads[key] = max(self.heads.get(key, last[tenant]), last[tenant])
+            elif key in self._cursors:  # empty from the cursor on: only a walk from the start can say it is empty
+                del self._cursors[key]
+            else:
+                self.heads.pop(key, None)
+        if full:
+            self._learn_pace(lanes, jobs, now, slow=seconds > SLOW_SECONDS + 0.00002 * asked)
+
+    def _learn_pace(self, lanes: list[Lane], jobs: list[Claimed], now: float, *, slow: bool) -> None:
+        """After a slow walk start the next one where this one ended; from the start all the same, now and then."""
+        from_start = all((lane.tenant, lane.task) not in self._cursors for lane in lanes)
         if from_start:
             self._walked_from_start = now
-        if seconds > SLOW_SECONDS + 0.00002 * asked or not from_start:
-            if now - self._walked_from_start > max(START_EVERY, 0):
-                self._cursors.clear()
-                return
-            for job in jobs:
-                self._cursors[job.tenant, job.task] = Lane(job.tenant, job.task, job.rank, job.id)
+        if not slow and from_start:
+            return
+        if now - self._walked_from_start > START_EVERY:
+            self._cursors.clear()
+            return
+        for job in jobs:
+            self._cursors[job.tenant, job.task] = Lane(job.tenant, job.task, job.rank, job.id)

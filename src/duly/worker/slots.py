@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from duly.worker.registry import Kind
 
-AHEAD_SECONDS = 0.1
+AHEAD_SECONDS = 0.05
 MOST_AHEAD = 2_000
 BATCH = 500
 

@@ -38,11 +38,28 @@ WITH closed AS MATERIALIZED (
         ORDER BY w.rank, w.id LIMIT :n::integer) h
     GROUP BY h.tenant, h.task, h.from_rank, h.from_id
 ), head AS MATERIALIZED (
-    SELECT w.at FROM quota q CROSS JOIN LATERAL (
-        SELECT ctid AS at FROM duly.waiting
-        WHERE queue = :queue::text AND suspect = :suspect::smallint AND tenant = q.tenant AND task = q.task
-          AND (rank, id) >= (q.from_rank, q.from_id)
-        ORDER BY rank, id LIMIT q.n FOR UPDATE SKIP LOCKED) w
+@lock_quotas
+@lease_heads
+
+-- name: claim_shares [postgres] The same with a share for each tenant: the first jobs of each, as many as its share.
+WITH closed AS MATERIALIZED (
+    SELECT scope, name FROM duly.gates WHERE paused_at IS NOT NULL AND (paused_until IS NULL OR paused_until > :now)
+), lane AS (
+    SELECT * FROM unnest(:tenants::text[], :tasks::text[], :from_ranks::bigint[], :from_ids::uuid[], :shares::integer[])
+        AS l(tenant, task, from_rank, from_id, share)
+    WHERE NOT EXISTS (SELECT 1 FROM closed c WHERE (c.scope = 'queue' AND c.name = :queue::text)
+                      OR (c.scope = 'task' AND c.name = l.task) OR (c.scope = 'tenant' AND c.name = l.tenant))
+), quota AS MATERIALIZED (
+    SELECT h.tenant, h.task, h.from_rank, h.from_id, count(*) AS n FROM (
+        SELECT l.tenant, l.task, l.from_rank, l.from_id, l.share, row_number() OVER (PARTITION BY l.tenant ORDER BY w.rank, w.id) AS place
+        FROM lane l CROSS JOIN LATERAL (
+            SELECT rank, id FROM duly.waiting
+            WHERE queue = :queue::text AND suspect = :suspect::smallint AND tenant = l.tenant AND task = l.task
+              AND (rank, id) >= (l.from_rank, l.from_id)
+            ORDER BY rank, id LIMIT l.share) w) h
+    WHERE h.place <= h.share GROUP BY h.tenant, h.task, h.from_rank, h.from_id
+), head AS MATERIALIZED (
+@lock_quotas
 @lease_heads
 
 -- name: claim_lane [postgres] The same for one lane, where most claims of a quiet system go: half the work.
@@ -55,6 +72,13 @@ WITH head AS MATERIALIZED (
                            OR (g.scope = 'tenant' AND g.name = :tenant::text)))
     ORDER BY rank, id LIMIT :n::integer FOR UPDATE SKIP LOCKED
 @lease_heads
+
+-- part: lock_quotas [postgres] The first rows of each lane, as many as its quota, those that others lock left out.
+    SELECT w.at FROM quota q CROSS JOIN LATERAL (
+        SELECT ctid AS at FROM duly.waiting
+        WHERE queue = :queue::text AND suspect = :suspect::smallint AND tenant = q.tenant AND task = q.task
+          AND (rank, id) >= (q.from_rank, q.from_id)
+        ORDER BY rank, id LIMIT q.n FOR UPDATE SKIP LOCKED) w
 
 -- part: lease_heads [postgres] Take the rows of `head` out of their lanes and lease the jobs.
 ), taken AS (

@@ -17,3 +17,16 @@ DELETE FROM duly.gates WHERE scope = :scope::text AND name = :name::text AND pau
 
 -- name: reopen_gates Open the gates whose time is over.
 DELETE FROM duly.gates WHERE paused_at IS NOT NULL AND paused_until <= :now RETURNING scope, name
+
+-- name: weights The tenants whose weight is not 1.
+SELECT name, weight FROM duly.tenants WHERE weight <> 1
+
+-- name: unfair_queues The queues in which tenants do not take turns.
+SELECT name FROM duly.queues WHERE NOT fair
+
+-- name: set_fair Whether tenants take turns in a queue.
+INSERT INTO duly.queues (name, fair) VALUES (:queue::text, :fair::boolean) ON CONFLICT (name) DO UPDATE SET fair = excluded.fair
+
+-- name: set_weight How much of a shared queue a tenant may have.
+INSERT INTO duly.tenants (name, weight) VALUES (:name::text, :weight::real)
+ON CONFLICT (name) DO UPDATE SET weight = excluded.weight
