@@ -192,6 +192,21 @@ def test_a_job_that_waits_for_a_key_in_vain_follows_whoever_has_it_now(timed: Du
     assert make.take().id == follower
 
 
+@pytest.mark.parametrize("newer", [True, False])
+def test_of_two_that_follow_one_key_the_newer_stands(timed: Duly, make: Factory, raw: Raw, newer: bool) -> None:
+    make.unique("k", mode="keep_latest")
+    run = make.take()
+    first = make.unique("k", mode="keep_latest").id
+    raw.rows("UPDATE duly.unique_keys SET next_id = NULL")
+    second = make.unique("k", mode="keep_latest").id
+    if newer:  # the newer one is the one that was lost
+        raw.rows(f"UPDATE duly.unique_keys SET next_id = '{first}'")
+    mend(timed, raw, "keyless")
+    assert make.finish(run)
+    assert make.take().id == second
+    assert make.state(first) == "cancelled"
+
+
 # -- stuck ------------------------------------------------------------------------------------------------------------
 
 

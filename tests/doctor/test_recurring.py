@@ -80,6 +80,23 @@ def test_one_that_is_disabled_and_in_its_place_leaves_it(
     assert timed.recurring_by_id(job.id).enabled is False
 
 
+@pytest.mark.parametrize("enabled", [True, False])
+def test_one_that_seems_to_have_ended_has_not(
+    timed: Duly, raw: Raw, make: Factory, feed: Callable[..., RecurringJob], enabled: bool
+) -> None:
+    job = feed()
+    if not enabled:
+        job.disable()
+    raw.rows(
+        "INSERT INTO duly.ended (id, state, finished_at, token, attempt, crashes)"
+        f" VALUES ('{job.id}', 'failed', 1, 9, 1, 0)"
+    )
+    timed.doctor(fix=True)
+    invariants.check(raw)
+    assert make.state(job.id) == ("scheduled" if enabled else "disabled")
+    assert [each for each in bad(timed.doctor()) if each[0] in ("jobs", "recurring")] == []
+
+
 def test_a_schedule_without_its_job_is_forgotten_so_that_it_can_be_made_again(
     timed: Duly, raw: Raw, feed: Callable[..., RecurringJob]
 ) -> None:

@@ -14,7 +14,6 @@ from duly.cli.bulk import can_ask
 from duly.cli.options import database_options
 from duly.cli.output import bold, to_json
 from duly.cli.text import clean, plural
-from duly.doctor.examine import repair
 from duly.doctor.finding import Finding, Severity, worst
 
 EXIT = {Severity.OK: 0, Severity.INFO: 0, Severity.WARNING: 1, Severity.ERROR: 2}
@@ -46,6 +45,13 @@ def doctor(url: str | None, schema: str | None, app: str | None, fix: bool, yes:
         findings = mend(opened, findings, yes=yes)
     click.echo("\n" + summary(findings, fix=fix))
     return EXIT[worst(findings)]
+
+
+def repair(app: Duly, finding: Finding) -> Finding:
+    """Mend one finding. (Imported here: other commands start without all that a check-up needs.)"""
+    from duly.doctor import examine
+
+    return examine.repair(app, finding)
 
 
 def as_dict(app: Duly, findings: list[Finding]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from duly.domain.records import HOLD, RunRecord
 from duly.domain.recurring import RecurringRecord
 from duly.domain.retry import DEFAULT
+from duly.domain.states import State
 from duly.schedule.plan import Ticks
 from duly.schedule.schedule import Schedule
 from duly.store.call import Call, Dialect, Op, Rows, Value
@@ -21,7 +22,7 @@ from duly.store.ops_enqueue import MOVES, Unstarted, requeue, take_unstarted
 from duly.store.ops_jobs import runs_of
 from duly.store.ops_recurring import Recurring
 from duly.store.ops_results import last_run
-from duly.store.ops_settle import lock_key_of, pass_on, retake_key
+from duly.store.ops_settle import end_unstarted, lock_key_of, pass_on, retake_key
 
 FENCE_GAP = 1_000_000
 """How far the fence of a job that was lost moves on: farther than any claim that left no trace can have come."""
@@ -114,9 +115,9 @@ def put_back(dialect: Dialect, ids: Sequence[str]) -> Op[list[str]]:
         token = (run.token if run else 0) + FENCE_GAP
         attempt = 0 if run is None else run.attempt - (run.outcome in ("snoozed", "released"))
         moved = Unstarted(job_id, token, attempt, trailing_crashes(runs), (yield from _hold_of(job_id)))
-        if state is None or run is None:
+        if run is None or state is None:
             yield from requeue(moved)
-            done.append(f"{job_id} is back in its lane" + (f", after {len(runs)} runs" if runs else ""))
+            done.append(f"{job_id} is back in its lane" + (f"; its last run {run.outcome}" if run else ""))
         else:
             ended: dict[str, Value] = {"state": state, "finished_at": run.finished_at, "reason": None}
             yield Call("end_as_it_ran", moved._asdict() | ended)
@@ -226,11 +227,21 @@ def wait_again(dialect: Dialect, ids: Sequence[str]) -> Op[list[str]]:
             yield from requeue(Unstarted(job_id, place.token, place.attempt, place.crashes, scope))
             done.append(f"{job_id} has the key, and is in its lane")
             continue
-        for tenant, key, following in (yield Call("key_of", {"id": holder})):
-            if following is None:
-                yield Call("set_key_next", {"tenant": str(tenant), "key": str(key), "next_id": job_id})
-                done.append(f"{job_id} runs after {holder}")
+        done.append((yield from _follow(dialect, holder, job_id)))
     return done
+
+
+def _follow(dialect: Dialect, holder: str, job_id: str) -> Op[str]:
+    """Have a job run after the one that holds its key. If another already is to, the newer of the two stands."""
+    for tenant, key, following in (yield Call("key_of", {"id": holder})):
+        other = None if following is None else str(following)
+        if other is not None and other > job_id:
+            yield from end_unstarted(dialect, job_id, State.CANCELLED, f"superseded by {other}")
+            return f"{job_id} is cancelled: {other} is newer and has the same key"
+        yield Call("set_key_next", {"tenant": str(tenant), "key": str(key), "next_id": job_id})
+        if other is not None:
+            yield from end_unstarted(dialect, other, State.CANCELLED, f"superseded by {job_id}")
+    return f"{job_id} runs after {holder}"
 
 
 # -- recurring jobs ---------------------------------------------------------------------------------------------------
@@ -276,9 +287,11 @@ def leave_disabled(recurring: Recurring, ids: Sequence[str]) -> Op[list[str]]:
     for job_id in sorted(ids):
         if not (yield Call("lock_recurring", {"id": job_id})) or (yield Call("is_enabled", {"id": job_id})):
             continue
+        ended = yield Call("take_ended", {"id": job_id})  # such a job has no end
         taken = yield from take_unstarted(recurring.dialect, job_id)
         if taken is not None:
             yield Call("keep_token", {"id": job_id, "token": taken.token})
+        if taken is not None or ended:
             done.append(f"{job_id} is out of its place")
     return done
 

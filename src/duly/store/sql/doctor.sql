@@ -108,7 +108,7 @@ LIMIT :n::integer
 -- name: doctor_disabled_placed Recurring jobs that are disabled and would run all the same.
 SELECT r.id FROM duly.recurring r JOIN duly.jobs j ON j.id = r.id JOIN duly.schedules s ON s.id = r.id
 WHERE NOT r.enabled AND (EXISTS (SELECT 1 FROM duly.scheduled p WHERE p.id = r.id) OR EXISTS (SELECT 1 FROM duly.waiting p WHERE p.id = r.id)
-   OR EXISTS (SELECT 1 FROM duly.parked p WHERE p.id = r.id))
+   OR EXISTS (SELECT 1 FROM duly.parked p WHERE p.id = r.id) OR EXISTS (SELECT 1 FROM duly.ended p WHERE p.id = r.id))
 LIMIT :n::integer
 
 -- name: doctor_disabled Recurring jobs that duly itself disabled, and why.
