@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
 
-from duly import Duly
+from duly import Backoff, Duly
 from duly.doctor.finding import Severity
 from duly.domain.ids import uuid7
 from duly.domain.records import NewJob
@@ -60,6 +61,24 @@ def test_jobs_lost_under_a_worker_run_after_the_repair_and_only_once(jobs: Duly,
         assert not [each.refused for each in said if each.refused]
         eventually(lambda: len(jobs.list(state="succeeded")) == 20, 20)
     assert sorted(entry.name for entry in ledger.entries()) == sorted(names)
+    invariants.check(raw)
+
+
+def test_jobs_that_go_on_being_lost_under_a_worker_all_run_in_the_end(jobs: Duly, raw: Raw) -> None:
+    @jobs.task(retry=Backoff.fixed("5ms", max_attempts=50))
+    def work(n: int) -> None:
+        if n % 3 == 0 and random.random() < 0.5:
+            raise ValueError("again")
+
+    made = {work.using(unique=f"k{n % 7}" if n % 5 == 0 else None).enqueue(n=n).id for n in range(100)}
+    with jobs.worker():
+        for n in range(10):
+            raw.rows(f"DELETE FROM duly.{('waiting', 'scheduled', 'running')[n % 3]}")
+            found = jobs.doctor(fix=True)
+            assert not [each.refused for each in found if each.refused]
+        eventually(lambda: jobs.doctor(fix=True) and raw.count("ended") == len(made), 30, 0.05)
+    assert {job.id for job in jobs.list(limit=1000)} == made
+    raw.rows("DELETE FROM duly.workers")
     invariants.check(raw)
 
 

@@ -192,6 +192,16 @@ def test_a_job_that_waits_for_a_key_in_vain_follows_whoever_has_it_now(timed: Du
     assert make.take().id == follower
 
 
+def test_a_job_that_lost_its_key_holds_it_again_unless_another_does(timed: Duly, make: Factory, raw: Raw) -> None:
+    waits, runs = make.unique("a").id, make.unique("b", task="other").id
+    make.take(task="other")
+    raw.rows("DELETE FROM duly.unique_keys")
+    newer = make.unique("b").id
+    said = mend(timed, raw, "unheld")
+    assert said == (f"{waits} holds its key again", f"{runs} goes on without its key, which {newer} has")
+    assert not make.unique("a").created
+
+
 @pytest.mark.parametrize("newer", [True, False])
 def test_of_two_that_follow_one_key_the_newer_stands(timed: Duly, make: Factory, raw: Raw, newer: bool) -> None:
     make.unique("k", mode="keep_latest")

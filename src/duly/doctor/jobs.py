@@ -93,6 +93,7 @@ def keys(app: Duly) -> Iterator[Finding]:
     dialect = app.store.dialect
     dead = app.store.database.read(ops_doctor.dead_keys)
     keyless = app.store.database.read(lambda: ops_doctor.some_ids("doctor_keyless"))
+    unheld = app.store.database.read(lambda: ops_doctor.some_ids("doctor_unheld"))
     if dead:
         yield AREA.error(
             "keys",
@@ -111,7 +112,16 @@ def keys(app: Duly) -> Iterator[Finding]:
             lambda: ops_repair.wait_again(dialect, keyless),
             jobs=list(keyless),
         )
-    if not dead and not keyless:
+    if unheld:
+        yield AREA.error(
+            "unheld",
+            f"{counted(len(unheld), 'job has', 'jobs have', most=MOST)} lost a unique key: {some(unheld)}. Others with "
+            "the same key are accepted",
+            f"{FIX}: each gets its key again, or goes on without if another has it by now",
+            lambda: ops_repair.hold_again(dialect, unheld),
+            jobs=list(unheld),
+        )
+    if not (dead or keyless or unheld):
         yield AREA.ok("keys", "every unique key is held by a job that there is")
 
 

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 AREA = Area("recurring")
 FIX = "duly doctor --fix"
-ENDED = "its schedule has ended"
+WANTED = ("its schedule has ended", "its handler cancelled it")
+"""How the reasons begin that somebody meant."""
 
 
 def check(app: Duly) -> Iterator[Finding]:
@@ -87,7 +88,7 @@ def disabled(found: Sequence[Disabled]) -> Iterator[Finding]:
         others = f" and {counted(each.jobs - 1, 'other')}" if each.jobs > 1 else ""
         what = f"{name}{others}: disabled by duly: {each.reason}"
         evidence = {"reason": each.reason, "jobs": each.jobs, "example": name}
-        if each.by == UNDECLARED or each.reason == ENDED:
+        if each.by == UNDECLARED or each.reason.startswith(WANTED):
             yield AREA.info("paused", what, **evidence)
         else:
             step = f"mend the cause (duly runs --task {each.task}), then duly schedules enable {each.task}"

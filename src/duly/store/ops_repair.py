@@ -231,6 +231,29 @@ def wait_again(dialect: Dialect, ids: Sequence[str]) -> Op[list[str]]:
     return done
 
 
+def hold_again(dialect: Dialect, ids: Sequence[str]) -> Op[list[str]]:
+    """Give jobs the unique keys that they count on; one whose key another job has by now goes on without."""
+    done: list[str] = []
+    for job_id in sorted(ids):
+        before = [place for place in (yield from _places(job_id)) if place.hold in (HOLD["queued"], HOLD["live"])]
+        rows = yield Call("wanted_key", {"id": job_id})
+        if not before or not rows:
+            continue
+        holder = None if rows[0][1] is None else (yield from retake_key(dialect, job_id, before[0].hold))
+        places = [place for place in (yield from _hold_places(dialect, job_id)) if place.name != "ended"]
+        if not places and holder == job_id:
+            yield Call("forget_key", {"id": job_id})
+        if not places:
+            continue
+        if holder == job_id:
+            done.append(f"{job_id} holds its key again")
+            continue
+        for place in places:
+            yield Call(f"free_{place.name}", {"id": job_id})
+        done.append(f"{job_id} goes on without its key" + ("" if holder is None else f", which {holder} has"))
+    return done
+
+
 def _follow(dialect: Dialect, holder: str, job_id: str) -> Op[str]:
     """Have a job run after the one that holds its key. If another already is to, the newer of the two stands."""
     for tenant, key, following in (yield Call("key_of", {"id": holder})):

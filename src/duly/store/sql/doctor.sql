@@ -99,6 +99,14 @@ LIMIT :n::integer
 SELECT p.id FROM duly.parked p WHERE p.reason = 'unique'
 AND p.id NOT IN (SELECT u.next_id FROM duly.unique_keys u WHERE u.next_id IS NOT NULL) LIMIT :n::integer
 
+-- name: doctor_unheld Jobs that count on a unique key which they do not hold: another with the same key could be enqueued.
+SELECT l.id FROM (
+@doctor_live
+) l
+WHERE (l.hold = 2 OR l.hold = 1 AND l.place <> 'running') AND NOT EXISTS (SELECT 1 FROM duly.unique_keys u WHERE u.job_id = l.id)
+  AND NOT EXISTS (SELECT 1 FROM duly.parked p WHERE p.id = l.id AND p.reason = 'unique')
+LIMIT :n::integer
+
 -- name: doctor_recurring_nowhere Recurring jobs that are enabled and in no place: they would never run again.
 SELECT r.id FROM duly.recurring r JOIN duly.jobs j ON j.id = r.id JOIN duly.schedules s ON s.id = r.id
 WHERE r.enabled AND NOT EXISTS (SELECT 1 FROM duly.scheduled p WHERE p.id = r.id) AND NOT EXISTS (SELECT 1 FROM duly.waiting p WHERE p.id = r.id)
@@ -182,14 +190,17 @@ AND (NOT EXISTS (SELECT 1 FROM duly.jobs j WHERE j.id = u.job_id)
 -- name: drop_key Nobody holds this key any more.
 DELETE FROM duly.unique_keys WHERE tenant = :tenant::text AND key = :key::text
 
--- name: free_scheduled A job that has no schedule any more is one as any other.
-UPDATE duly.scheduled SET hold = 0 WHERE id = :id::uuid AND hold IN (4, 5)
+-- name: free_scheduled A job that is held by nothing any more, no schedule and no key, is one as any other.
+UPDATE duly.scheduled SET hold = 0 WHERE id = :id::uuid
 
--- name: free_waiting A job that has no schedule any more is one as any other.
-UPDATE duly.waiting SET hold = 0 WHERE id = :id::uuid AND hold IN (4, 5)
+-- name: free_waiting A job that is held by nothing any more, no schedule and no key, is one as any other.
+UPDATE duly.waiting SET hold = 0 WHERE id = :id::uuid
 
--- name: free_parked A job that has no schedule any more is one as any other.
-UPDATE duly.parked SET hold = 0 WHERE id = :id::uuid AND hold IN (4, 5)
+-- name: free_parked A job that is held by nothing any more, no schedule and no key, is one as any other.
+UPDATE duly.parked SET hold = 0 WHERE id = :id::uuid
+
+-- name: free_running A job that is held by nothing any more, no schedule and no key, is one as any other.
+UPDATE duly.running SET hold = 0 WHERE id = :id::uuid
 
 -- name: limit_attempts What never ended had no end of attempts.
 UPDATE duly.jobs SET max_attempts = :most::integer WHERE id = :id::uuid AND max_attempts > :most::integer
