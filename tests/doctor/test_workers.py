@@ -38,6 +38,12 @@ def test_a_worker_that_is_silent_for_longer_than_its_lease_is_told(timed: Duly, 
     assert (finding.evidence["worker"], finding.evidence["silent_seconds"]) == (worker_id, 300)
 
 
+def test_a_worker_whose_process_ended_is_told_at_once(timed: Duly, raw: Raw) -> None:
+    add_worker(timed)
+    raw.rows("UPDATE duly.workers SET process_started_at = '1'")  # this pid is somebody else's by now
+    assert "has ended without a word" in only(timed, "workers", "silent").what
+
+
 def test_workers_of_another_version_are_told(timed: Duly) -> None:
     add_worker(timed)
     assert findings(timed, "workers", "versions") == []

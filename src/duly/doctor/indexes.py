@@ -9,7 +9,7 @@ from duly.doctor.finding import Area, Finding
 AREA = Area("database")
 
 
-def indexes(there: Mapping[str, bool], wanted: Mapping[str, str | None]) -> Iterator[Finding]:
+def indexes(there: Mapping[str, bool], wanted: Mapping[str, str | None], *, within: str = "") -> Iterator[Finding]:
     """Whether the indexes that the migrations make are there and can be used."""
     wrong = 0
     for name, statement in wanted.items():
@@ -17,11 +17,12 @@ def indexes(there: Mapping[str, bool], wanted: Mapping[str, str | None]) -> Iter
             continue
         wrong += 1
         state = "invalid" if name in there else "missing"
-        drop = f"DROP INDEX {name}; " if name in there else ""
+        drop = f"DROP INDEX {within}{name}; " if name in there else ""
+        key = f"make the primary key of table {within}{name.removesuffix('_pkey')} again"
         yield AREA.error(
             "indexes",
             f"index {name} is {state}",
-            f"run {drop}{statement}" if statement else "make the primary key of its table again",
+            f"run {drop}{statement}" if statement else key,
             index=name,
             state=state,
         )

@@ -40,14 +40,14 @@ def check(app: Duly, database: PostgresDatabase) -> Iterator[Finding]:
     yield from prepared(database.read(ops_doctor.prepared))
     yield from slots(database.read(ops_doctor.slots))
     tables = database.read(lambda: ops_doctor.tables(schema))
-    yield from vacuum(tables, server.autovacuum)
+    yield from vacuum(tables, server.autovacuum, schema)
     yield sizes(tables)
     there = database.read(lambda: ops_doctor.indexes(schema))
     in_schema = {
         name: statement and statement.replace("duly.", f"{schema}.").replace("INDEX", "INDEX CONCURRENTLY", 1)
         for name, statement in migrate.indexes(Dialect.POSTGRES).items()
     }
-    yield from indexes(there, in_schema)
+    yield from indexes(there, in_schema, within=f"{schema}.")
 
 
 def _is_woken(app: Duly) -> bool:
@@ -191,7 +191,7 @@ def slots(found: Sequence[Slot]) -> Iterator[Finding]:
         yield AREA.ok("slots", f"no replication slot holds back vacuum ({len(found)} there)", count=len(found))
 
 
-def vacuum(tables: Sequence[Table], autovacuum: str) -> Iterator[Finding]:
+def vacuum(tables: Sequence[Table], autovacuum: str, schema: str) -> Iterator[Finding]:
     """Whether the tables that change most are cleaned."""
     wrong = 0
     off = [table.name for table in tables if "autovacuum_enabled=false" in table.options.replace("off", "false")]
@@ -205,7 +205,7 @@ def vacuum(tables: Sequence[Table], autovacuum: str) -> Iterator[Finding]:
         yield AREA.warning(
             "autovacuum",
             f"autovacuum is off for table {name}",
-            f"ALTER TABLE {name} RESET (autovacuum_enabled)",
+            f"ALTER TABLE {schema}.{name} RESET (autovacuum_enabled)",
             table=name,
         )
     for table in tables:
@@ -215,7 +215,7 @@ def vacuum(tables: Sequence[Table], autovacuum: str) -> Iterator[Finding]:
             yield AREA.warning(
                 "dead_rows",
                 f"table {table.name} has {table.dead:,} dead rows beside {table.live:,} live ones, {last}",
-                f"look for what holds them back (above); then VACUUM {table.name}",
+                f"look for what holds them back (above); then VACUUM {schema}.{table.name}",
                 table=table.name,
                 dead=table.dead,
                 live=table.live,

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from duly.app import Duly
 
 AREA = Area("retention")
-DAY_US = 86_400_000_000
-"""How far pruning may be behind."""
+HOUR_US, DAY_US = 3_600_000_000, 86_400_000_000
+"""How far pruning may be behind: as long again as a job is kept, but not less than an hour or more than a day."""
 COUNTED = 100_000
 
 
@@ -29,7 +29,7 @@ def check(app: Duly) -> Iterator[Finding]:
         if keep is None:
             continue
         keep_us = micros(keep)
-        after_us = keep_us + min(DAY_US, keep_us)
+        after_us = keep_us + min(DAY_US, max(HOUR_US, keep_us))
         found = database.read(lambda state=state, after_us=after_us: ops_doctor.overdue(state, after_us, COUNTED))  # type: ignore[misc]
         for finding in overdue(state, *found, keep_us):
             late += 1

@@ -49,10 +49,14 @@ def silent(workers: Sequence[WorkerRecord], live: set[str]) -> Iterator[Finding]
     for worker in workers:
         if worker.id not in live:
             process = worker.process
+            seen, lease = span(worker.silent_us), span(worker.lease_us)
+            over = worker.silent_us > worker.lease_us
+            how = (
+                f"has been silent for {seen}; its lease is {lease}" if over else f"has ended without a word, {seen} ago"
+            )
             yield AREA.warning(
                 "silent",
-                f"worker {worker.id} (pid {process.pid} on {process.host}) is gone or has been silent for "
-                f"{span(worker.silent_us)}, longer than its lease of {span(worker.lease_us)}",
+                f"worker {worker.id} (pid {process.pid} on {process.host}) {how}",
                 "see whether it hangs or was killed; a living worker takes its jobs over and strikes it off",
                 worker=worker.id,
                 host=process.host,

@@ -20,7 +20,7 @@ from duly.store.call import Call, Dialect, Op, Rows, Value
 from duly.store.ops_doctor import Partial
 from duly.store.ops_enqueue import MOVES, Unstarted, requeue, take_unstarted
 from duly.store.ops_jobs import runs_of
-from duly.store.ops_recurring import Recurring
+from duly.store.ops_recurring import Recurring, describe
 from duly.store.ops_results import last_run
 from duly.store.ops_settle import end_unstarted, lock_key_of, pass_on, retake_key
 
@@ -284,10 +284,10 @@ def place_recurring(recurring: Recurring, ids: Sequence[str]) -> Op[list[str]]:
         at = _next_run(old)
         if at is None:
             yield from recurring.set_enabled(job_id, False, by="duly", reason="its schedule has ended")
-            done.append(f"{old.task} {old.key!r} is disabled: its schedule has ended")
+            done.append(f"{describe(old)} is disabled: its schedule has ended")
             continue
         yield from recurring.put_back(old, at, (yield from _fence(job_id)) + FENCE_GAP)
-        done.append(f"{old.task} {old.key!r} waits for its next run again")
+        done.append(f"{describe(old)} waits for its next run again")
     return done
 
 
