@@ -28,6 +28,7 @@ from duly.worker.identity import is_gone
 if TYPE_CHECKING:
     from duly.app import Duly
     from duly.config import Settings
+    from duly.doctor.finding import Finding
     from duly.store.store import Store
 
 R = TypeVar("R")
@@ -135,6 +136,16 @@ class Admin:
         return sorted(
             pair for pair in pairs if not any(pair[0] in queues and pair[1] in tasks for queues, tasks in workers)
         )
+
+    def doctor(self, *, fix: bool = False, deep: bool = False) -> builtins.list[Finding]:
+        """Check the whole installation. `fix`: mend what can be mended, each in one transaction, beside workers.
+
+        `deep`: look at every job and read all of an SQLite file, however long it takes.
+        """
+        from duly.doctor.examine import examine, repair
+
+        found = examine(self._app, deep=deep)
+        return [repair(self._app, finding) for finding in found] if fix else found
 
     # -- act --------------------------------------------------------------------------------------------------
 

@@ -184,7 +184,7 @@ def test_by_filter_it_asks_and_without_a_terminal_it_wants_yes(
 def test_in_a_terminal_it_asks(
     project: Project, mixed: dict[str, str], jobs: Duly, monkeypatch: pytest.MonkeyPatch, said: str, state: State
 ) -> None:
-    monkeypatch.setattr("duly.cli.bulk._can_ask", lambda: True)
+    monkeypatch.setattr("duly.cli.bulk.can_ask", lambda: True)
     answer = project.duly("jobs", "retry", "--task", "send", stdin=f"{said}\n")
     assert answer.code == (0 if said == "y" else 1)
     assert "Retry 1 job? [y/N]" in answer.err

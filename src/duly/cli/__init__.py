@@ -8,7 +8,7 @@ from __future__ import annotations
 import click
 
 from duly.__about__ import __version__
-from duly.cli import dev, enqueue, jobs, migrate, pause, prune, runs, schedules, stats, tick, worker, workers
+from duly.cli import dev, doctor, enqueue, jobs, migrate, pause, prune, runs, schedules, stats, tick, worker, workers
 from duly.cli.base import Main
 
 _HELP = """A job queue in the database you already have.
@@ -20,6 +20,7 @@ _HELP = """A job queue in the database you already have.
     duly stats, duly jobs list        look
     duly schedules list               what recurs
     duly pause --queue mail           nothing of it starts, until duly resume
+    duly doctor                       is all well?
 
 Exit codes: 0 done, 1 not possible (no such job, ...), 2 wrong usage or configuration, 3 database unavailable,
 130 interrupted.
@@ -39,6 +40,7 @@ for _command in (
     pause.paused,
     workers.workers,
     stats.stats,
+    doctor.doctor,
     tick.tick,
     migrate.migrate,
     prune.prune,

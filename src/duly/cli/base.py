@@ -6,6 +6,9 @@
 3    the database cannot be used: unreachable, read-only, not migrated
 75   a worker that asks its supervisor for a fresh process (only with the internal option --child)
 130  interrupted
+
+`duly doctor` answers by its code: 0 all is well, 1 there are warnings, 2 there are errors (a database that cannot be
+used is one).
 """
 
 from __future__ import annotations

@@ -118,13 +118,14 @@ def _look(app: Duly, act: Act, wanted: dict[str, Any]) -> list[Job[Any]]:
     return found
 
 
-def _can_ask() -> bool:
+def can_ask() -> bool:
+    """Whether somebody is there who could answer."""
     return sys.stdin.isatty() and not wants_json()
 
 
 def ask(question: str) -> None:
     """Go on only if a person says yes."""
-    if not _can_ask():
+    if not can_ask():
         raise click.UsageError(f"{question} Say --yes, or see which with --dry-run", click.get_current_context())
     if not click.confirm(question, err=True):
         raise click.exceptions.Exit(FAILED)

@@ -98,6 +98,10 @@ class Database(Protocol):
         """Give sleeping workers a hint, after a commit. Never fails."""
         ...
 
+    def schema_version(self) -> int | None:
+        """The version of the tables as they are, whether or not it fits; None if there are none. Changes nothing."""
+        ...
+
     def migrate(self) -> list[int]:
         """Bring the tables up to this version. Returns the versions applied."""
         ...

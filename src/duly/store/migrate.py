@@ -10,6 +10,8 @@ from typing import NamedTuple
 from duly.domain.errors import SchemaMissing, SchemaTooNew, SchemaTooOld
 from duly.store.call import Dialect
 
+_TABLE = re.compile(r"^CREATE TABLE duly\.(\w+).*\bPRIMARY KEY\b", re.S)
+_INDEX = re.compile(r"^(?:CREATE (?:UNIQUE )?|(DROP ))INDEX (?:IF EXISTS )?(?:duly\.)?(\w+)")
 _NAME = re.compile(r"^(\d{4})_(\w+)\.(sqlite|postgres)\.sql$")
 _PIECE = re.compile(
     r"""(?P<comment>--[^\n]*|/\*.*?\*/)|'(?:[^']|'')*'|"(?:[^"]|"")*"|(?P<tag>\$\w*\$).*?(?P=tag)|;|[^;'"$/-]+|.""",
@@ -41,10 +43,31 @@ def newest(dialect: Dialect) -> int:
     return migrations(dialect)[-1].version
 
 
+def command_for(where: str, schema: str = "duly") -> str:
+    """The command that brings a database up to date."""
+    return f"duly migrate --url {where}" + ("" if schema == "duly" else f" --schema {schema}")
+
+
+@lru_cache(maxsize=4)
+def indexes(dialect: Dialect) -> dict[str, str | None]:
+    """The indexes that the migrations leave, each with its statement; None where its table makes it."""
+    found: dict[str, str | None] = {}
+    for step in migrations(dialect):
+        for statement in statements(step.sql):
+            table, index = _TABLE.match(statement), _INDEX.match(statement)
+            if table:  # on SQLite they are part of the table, or named by SQLite
+                found[f"{table[1]}_pkey"] = None
+            if index and index[1]:
+                found.pop(index[2], None)
+            elif index:
+                found[index[2]] = statement
+    return found
+
+
 def check_version(found: int | None, dialect: Dialect, where: str, schema: str = "duly") -> None:
     """Refuse a schema that does not fit this code, naming the command that mends it."""
     wanted = newest(dialect)
-    command = f"duly migrate --url {where}" + ("" if schema == "duly" else f" --schema {schema}")
+    command = command_for(where, schema)
     if found is None:
         raise SchemaMissing(f"{where} has no tables of duly yet. Run: {command}")
     if found < wanted:

@@ -201,6 +201,12 @@ class Recurring:
                 return 0
         return 0
 
+    def put_back(self, old: RecurringRecord, at: int, token: int) -> Op[None]:
+        """Have one that is enabled, held, and in no place wait for its next run again, its fence at `token`."""
+        yield from self._place(old.id, at, token, old.overlap)
+        tick = at if old.tick_at is None else old.tick_at
+        yield from self._stand(old, enabled=True, at=at, tick=tick, token=token)
+
     def _place(self, job_id: str, at: int, token: int, overlap: str) -> Op[None]:
         hold = HOLD["spawns" if overlap == "allow" else "recurs"]
         yield Call("place_recurring", {"id": job_id, "run_at": at, "token": token, "hold": hold})

@@ -100,7 +100,7 @@ def settle_keyed(
     if settled.state in TERMINAL or hold == HOLD["live"]:
         keys = yield Call("key_of", {"id": settled.id})
     else:
-        keys = yield from _lock_key(settled.id)
+        keys = yield from lock_key_of(settled.id)
     run = yield Call("lock_run", {"id": settled.id, "token": settled.token, "only_expired": only_expired})
     if not run:
         return set()
@@ -124,7 +124,7 @@ def retake_key(dialect: Dialect, job_id: str, scope: int) -> Op[str]:
     return held.holder
 
 
-def _lock_key(job_id: str) -> Op[Rows]:
+def lock_key_of(job_id: str) -> Op[Rows]:
     """Lock the key that a job was enqueued with, whoever holds it now. Returns it if that is this job."""
     rows = yield Call("wanted_key", {"id": job_id})
     if not rows or rows[0][1] is None:
@@ -236,7 +236,7 @@ def park(dialect: Dialect, *, job_id: str, token: int, reason: str, detail: str,
     It ends instead if it was asked to stop, or if a newer job has taken the unique key that it let go when claimed.
     """
     params: dict[str, Value] = {"id": job_id, "token": token, "reason": reason, "detail": detail, "mark": mark}
-    yield from _lock_key(job_id)
+    yield from lock_key_of(job_id)
     may_recur = yield from _may_recur(job_id)
     if dialect is Dialect.SQLITE:
         yield Call("park_held", params)
@@ -260,7 +260,7 @@ def park(dialect: Dialect, *, job_id: str, token: int, reason: str, detail: str,
 
 def end_unstarted(dialect: Dialect, job_id: str, state: State, reason: str | None) -> Op[bool]:
     """End a job that has not started, and give its unique key back. Returns whether there was one."""
-    keys = yield from _lock_key(job_id)
+    keys = yield from lock_key_of(job_id)
     taken = yield from take_unstarted(dialect, job_id)
     if taken is None:
         return False

@@ -335,6 +335,19 @@ class PostgresDatabase:
         except DulyError:
             return  # only a hint: the worker looks by itself
 
+    @property
+    def pooled(self) -> bool:
+        """Whether a pooler is between, as far as was seen when connecting."""
+        return bool(self._pooled)
+
+    def schema_version(self) -> int | None:
+        """The version of the tables as they are, whether or not it fits; None if there are none."""
+        try:
+            with self.connect() as connection:
+                return self._version(connection)
+        except _import_psycopg().Error as error:
+            raise self._explain(error) from error
+
     def migrate(self) -> list[int]:
         """Bring the tables up to this version, alone: other migrations wait. Returns the versions applied."""
         psycopg = _import_psycopg()

@@ -175,6 +175,25 @@ class SqliteDatabase:
             raise
         return int(row[0]) if row and row[0] is not None else None
 
+    @property
+    def lock_path(self) -> Path:
+        """The lock file."""
+        return self._lock_file.path
+
+    def schema_version(self) -> int | None:
+        """The version of the tables as they are, whether or not it fits; None if there are none. Makes nothing."""
+        self._check_fork()
+        self._check_disk()
+        if not self.path.exists():
+            raise DatabaseUnavailable(f"there is no database {self.path}. Check the path, or make it: duly migrate")
+        connection = self._open(writer=False)
+        try:
+            return self._version(connection)
+        except Exception as error:
+            raise self._explained(error) from error
+        finally:
+            connection.close()
+
     def migrate(self) -> list[int]:
         """Bring the tables up to this version. Returns the versions applied."""
         self._check_fork()
