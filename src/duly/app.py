@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 
 from duly.__about__ import __version__
 from duly.admin import Admin
+from duly.audit import Auditing
 from duly.config import Settings, load_settings
 from duly.domain.clock import Clock, SystemClock
 from duly.domain.durations import micros, to_timedelta
@@ -37,7 +38,7 @@ R = TypeVar("R")
 Fresh = Sequence[tuple[str, str, str | None]]
 
 
-class Duly(Admin, RecurringAdmin):
+class Duly(Admin, RecurringAdmin, Auditing):
     """A job queue in a database. Without an address: `$DULY_URL`, the configuration file, or `sqlite:///duly.db`.
 
     Nothing is opened until it is needed. Safe to use from any thread, and after a fork.
