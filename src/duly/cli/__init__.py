@@ -8,7 +8,7 @@ from __future__ import annotations
 import click
 
 from duly.__about__ import __version__
-from duly.cli import dev, enqueue, jobs, migrate, prune, runs, schedules, stats, tick, worker, workers
+from duly.cli import audit, dev, enqueue, jobs, migrate, prune, runs, schedules, stats, tick, usage, worker, workers
 from duly.cli.base import Main
 
 _HELP = """A job queue in the database you already have.
@@ -35,6 +35,8 @@ for _command in (
     schedules.schedules,
     workers.workers,
     stats.stats,
+    usage.usage,
+    audit.audit,
     tick.tick,
     migrate.migrate,
     prune.prune,

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -50,7 +50,17 @@ from duly.domain.records import (
     WorkerRecord,
 )
 from duly.domain.states import State
-from duly.store import ops_audit, ops_claim, ops_enqueue, ops_jobs, ops_results, ops_settle, ops_upkeep, ops_workers
+from duly.store import (
+    ops_audit,
+    ops_claim,
+    ops_enqueue,
+    ops_jobs,
+    ops_results,
+    ops_settle,
+    ops_upkeep,
+    ops_usage,
+    ops_workers,
+)
 from duly.store.call import Call, Dialect, Op, Rows
 from duly.store.database import Database, Hint, Waker
 
@@ -589,6 +599,12 @@ class Store:
         return self.database.read(
             lambda: _rows(Call("sum_rollups", {"from_at": from_us, "until_at": until_us, "tenant": tenant}))
         )
+
+    def sum_usage(
+        self, bounds: Sequence[int], *, by: Collection[str], tenant: str | None = None, task: str | None = None
+    ) -> Rows:
+        """What ran in the periods between these bounds, by any of tenant, task and queue."""
+        return self.database.read(lambda: ops_usage.sum_usage(self.dialect, bounds, by=by, tenant=tenant, task=task))
 
     def now_us(self) -> int:
         """What time the database says it is."""

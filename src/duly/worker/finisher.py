@@ -77,6 +77,8 @@ class Finisher:
         self._postponed: dict[str, _Postponed] = {}
         self._asleep = threading.Event()
         self.wake: Callable[[], None] = lambda: None
+        self.report: Callable[[list[Concluded]], None] | None = None
+        """Who is told of what was settled, if anybody meters."""
         self._repeated = False
         """Whether the last write failed, so that what it wrote may be on record already."""
         self.settled = 0
@@ -276,6 +278,8 @@ class Finisher:
             if self._held.get(settled.id) is run:
                 del self._held[settled.id]
         self._finished(over)
+        if self.report is not None:
+            self.report([each for each in batch if each[2].id in accepted])
         if others:
             self._store.poke(Hint("look"))
 
