@@ -218,6 +218,22 @@ def test_the_sink_is_told_of_every_run_after_it_was_settled(jobs: Duly) -> None:
     assert (worker.meter.delivered, worker.meter.failed, worker.meter.dropped) == (33, 0, 0)
 
 
+def test_a_run_whose_mirror_failed_for_good_is_told_as_it_was_recorded(jobs: Duly, raw: Raw) -> None:
+    told: list[UsageRecord] = []
+    jobs.on_usage(told.extend)
+
+    @jobs.task
+    def work() -> None:
+        if raw.count("mirrors") == 0:
+            raw.rows("INSERT INTO duly.mirrors (task, sql) VALUES ('work', 'UPDATE there_is_no_such_table SET a = 1')")
+
+    job = work.recur("k", every="1h")
+    with jobs.worker():
+        eventually(lambda: jobs.get(job.id).runs)
+    raw.close()
+    assert [each.outcome for each in told] == [run.outcome for run in jobs.get(job.id).runs] == ["failed"]
+
+
 def test_an_async_sink_is_awaited(jobs: Duly) -> None:
     told: list[UsageRecord] = []
 

@@ -239,7 +239,7 @@ class Finisher:
                 self._postpone(each, ended.failed.get(job_id) or ended.hookless.get(job_id))
                 continue
             self._postponed.pop(job_id, None)
-            over.append(each.concluded)
+            over.append(_as_recorded(each))
             then = ended.accepted.get(job_id)
             if then is None:
                 continue
@@ -291,6 +291,14 @@ class Finisher:
 
 def _log_parked(run: Run, settled: Settled) -> None:
     log.warning("job %s (%s) parked: %s", settled.id, run.job.task, settled.error)
+
+
+def _as_recorded(postponed: _Postponed) -> Concluded:
+    """A run as it stands in the history: failed, once its mirror has failed too often."""
+    run, ended_ns, settled = postponed.concluded
+    if postponed.tries < MIRROR_TRIES or settled.state == "parked":
+        return postponed.concluded
+    return run, ended_ns, settled._replace(outcome=outcome.mirror_failed(settled, "").outcome)
 
 
 def _with_age(postponed: _Postponed, now: int) -> Settled:
