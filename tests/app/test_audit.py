@@ -237,6 +237,10 @@ def test_the_applications_own_calls_are_not_kept_unless_somebody_acts(jobs: Duly
         fetch.recur("g", every="3h")
         fetch.enqueue()
     job.set_enabled(False)
+    (added,) = jobs.audit(action="add")
+    assert added.before is None
+    assert (added.after or {})["enabled"] is True
+    assert "args" not in (added.after or {})
     assert deeds(jobs.audit()) == [
         ("disable", None), ("add", "bob"), ("edit", "bob"), ("enable", "bob"), ("disable", "ada"),
     ]  # fmt: skip

@@ -96,8 +96,9 @@ def keep_recurring(
         before, after = difference(before, after)
         if not before and not always:
             return
-    if before is not None and after is None:
-        del before["args"]  # what is deleted shall be gone
+    for whole in (before, after) if before is None or after is None else ():
+        if whole is not None:
+            del whole["args"]  # only where somebody edits them: what is deleted shall be gone
     subject = f"{job.task}/{job.key}" if job.key else job.task
     yield from keep(
         actor,
