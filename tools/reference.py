@@ -33,6 +33,7 @@ SETTINGS = {
     "retention_failed": "How long failed jobs are kept.",
     "retention_cancelled": "How long cancelled jobs are kept.",
     "retention_rollups": "How long counts are kept (by the minute for two days, then by the hour).",
+    "retention_audit": "How long it is kept what operators did.",
     "max_payload": "The largest arguments of one job, in bytes.",
     "max_result": "The largest result of one job, in bytes; a larger one is cut and says so.",
     "log_lines": "How many log lines are kept with a run.",

@@ -20,6 +20,7 @@ from duly.__about__ import __version__
 
 if TYPE_CHECKING:
     from duly.app import Duly
+    from duly.audit import AuditRecord
     from duly.domain.errors import (
         AlreadyRegistered,
         ArgumentError,
@@ -57,10 +58,12 @@ if TYPE_CHECKING:
     from duly.domain.retry import Backoff
     from duly.domain.states import State
     from duly.domain.unique import Unique, dedupe_key
+    from duly.domain.usage import UsageRecord
     from duly.job import Job, Run
     from duly.recurring import RecurringJob
     from duly.schedule.schedule import Schedule
     from duly.task import Task
+    from duly.usage import Usage
     from duly.worker.context import current_job
 else:
     from duly._lazy import importer
@@ -69,6 +72,7 @@ else:
         __name__,
         {
             "duly.app": ("Duly",),
+            "duly.audit": ("AuditRecord",),
             "duly.domain.errors": (
                 "AlreadyRegistered",
                 "ArgumentError",
@@ -106,10 +110,12 @@ else:
             "duly.domain.states": ("State",),
             "duly.domain.unique": ("Unique", "dedupe_key"),
             "duly.domain.recurring": ("Change",),
+            "duly.domain.usage": ("UsageRecord",),
             "duly.job": ("Job", "Run"),
             "duly.recurring": ("RecurringJob",),
             "duly.schedule.schedule": ("Schedule",),
             "duly.task": ("Task",),
+            "duly.usage": ("Usage",),
             "duly.worker.context": ("current_job",),
         },
     )
@@ -118,6 +124,7 @@ __all__ = [
     "AlreadyRegistered",
     "ArgumentError",
     "ArgumentsDoNotFit",
+    "AuditRecord",
     "Backoff",
     "Cancel",
     "Change",
@@ -154,6 +161,8 @@ __all__ = [
     "UniqueKeyHeld",
     "UnknownTask",
     "UnsupportedDatabase",
+    "Usage",
+    "UsageRecord",
     "WaitTimeout",
     "WorkerError",
     "__version__",

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from duly.domain.audit import current_actor
 from duly.domain.clock import from_us, to_us
 from duly.domain.durations import micros, to_timedelta
 from duly.domain.errors import Conflict, InvalidOption, JobNotFound, JobNotRetryable, UniqueKeyHeld
@@ -61,6 +62,7 @@ class Admin:
             failed=settings.retention_failed,
             cancelled=settings.retention_cancelled,
             rollups=settings.retention_rollups,
+            audit=settings.retention_audit,
         )
 
     # -- look -------------------------------------------------------------------------------------------------
@@ -151,7 +153,12 @@ class Admin:
 
     def cancel(self, job_id: str, reason: str = "cancelled") -> str:
         """Cancel a job. Returns "cancelled" if it had not started, "asked" if its worker was asked to stop it."""
-        answer, _ = self.store.cancel(_checked(job_id), clean_text(reason, MOST_REASON))
+        return self._cancel(job_id, reason, "cancel")
+
+    def _cancel(self, job_id: str, reason: str, action: str) -> str:
+        answer, _ = self.store.cancel(
+            _checked(job_id), clean_text(reason, MOST_REASON), actor=current_actor(), action=action
+        )
         if answer == "unknown":
             raise _unknown(job_id)
         if answer == "ended":
@@ -162,7 +169,10 @@ class Admin:
 
     def retry(self, job_id: str) -> None:
         """Run a job again now, its attempts at 0: one that ended, waits for a later time, is parked, or recurs."""
-        answer, holder = self.store.retry(_checked(job_id))
+        self._retry(job_id, "retry")
+
+    def _retry(self, job_id: str, action: str) -> None:
+        answer, holder = self.store.retry(_checked(job_id), actor=current_actor(), action=action)
         if answer == "recurring":
             self._app.recurring_by_id(job_id).run_now()
         if answer == "unknown":
@@ -176,7 +186,7 @@ class Admin:
 
     def delete(self, job_id: str) -> None:
         """Forget a job and its history. One that runs is refused."""
-        answer = self.store.delete(_checked(job_id))
+        answer = self.store.delete(_checked(job_id), actor=current_actor())
         if answer == "recurring":
             self._app.recurring_by_id(job_id).delete()
         if answer == "unknown":
@@ -186,14 +196,15 @@ class Admin:
 
     def retry_many(self, job_ids: Iterable[str]) -> Bulk:
         """Run many jobs again now, as `retry` does each."""
-        answers = self._each(job_ids, lambda job_id: ops_jobs.retry(self.store.dialect, job_id))
+        actor = current_actor()
+        answers = self._each(job_ids, lambda job_id: ops_jobs.retry(self.store.dialect, job_id, actor=actor))
         self.store.poke(Hint("look"))
         return _bulk({job_id: answer for job_id, (answer, _) in answers.items()}, ("queued",))
 
     def cancel_many(self, job_ids: Iterable[str], reason: str = "cancelled") -> Bulk:
         """Cancel many jobs, as `cancel` does each: those that run are asked to stop."""
-        reason = clean_text(reason, MOST_REASON)
-        answers = self._each(job_ids, lambda job_id: ops_jobs.cancel(self.store.dialect, job_id, reason))
+        reason, actor = clean_text(reason, MOST_REASON), current_actor()
+        answers = self._each(job_ids, lambda job_id: ops_jobs.cancel(self.store.dialect, job_id, reason, actor=actor))
         for job_id, (answer, _) in answers.items():
             if answer == "asked":
                 self.store.poke(Hint("cancel", job_id=job_id))
@@ -201,7 +212,9 @@ class Admin:
 
     def delete_many(self, job_ids: Iterable[str]) -> Bulk:
         """Forget many jobs, as `delete` does each."""
-        return _bulk(self._each(job_ids, lambda job_id: ops_jobs.delete(self.store.dialect, job_id)), ("deleted",))
+        actor = current_actor()
+        answers = self._each(job_ids, lambda job_id: ops_jobs.delete(self.store.dialect, job_id, actor=actor))
+        return _bulk(answers, ("deleted",))
 
     def _each(self, job_ids: Iterable[str], do: Callable[[str], Op[R]]) -> dict[str, R]:
         """Do something to each of many jobs, a batch in a transaction."""
@@ -217,11 +230,11 @@ class Admin:
         wanted = State.parse(state)
         match wanted:
             case State.QUEUED:
-                self.retry(job_id)
+                self._retry(job_id, "set_state")
             case State.CANCELLED:
-                self.cancel(job_id)
+                self._cancel(job_id, "cancelled", "set_state")
             case State.SUCCEEDED | State.FAILED:
-                answer = self.store.end_by_hand(_checked(job_id), wanted, "ended by hand")
+                answer = self.store.end_by_hand(_checked(job_id), wanted, "ended by hand", actor=current_actor())
                 if answer == "running":
                     raise Conflict(f"job {job_id} is running. Cancel it first")
                 if answer == "recurring":
@@ -233,19 +246,24 @@ class Admin:
 
     def set_priority(self, job_id: str, priority: int) -> None:
         """Change the priority of a job that has not started."""
-        if not self.store.set_priority(_checked(job_id), check_priority(priority)):
+        self._set_priority(job_id, priority, "set_priority")
+
+    def _set_priority(self, job_id: str, priority: int, action: str) -> None:
+        if not self.store.set_priority(
+            _checked(job_id), check_priority(priority), actor=current_actor(), action=action
+        ):
             raise Conflict(f"job {job_id} no longer waits: it is {self.get(job_id).state}")
 
     def boost(self, job_id: str, by: int = 10) -> int:
         """Raise a job's priority, to 100 at most. Returns what it is now."""
         priority = min(100, self.get(job_id).priority + by)
-        self.set_priority(job_id, priority)
+        self._set_priority(job_id, priority, "boost")
         return priority
 
     def reschedule(self, job_id: str, *, delay: timedelta | float | str = 0) -> None:
         """Give a job that has not started another time, counted from now."""
         delay_us = micros(to_timedelta(delay, "delay"))
-        if not self.store.reschedule(_checked(job_id), delay_us=delay_us):
+        if not self.store.reschedule(_checked(job_id), delay_us=delay_us, actor=current_actor()):
             if self.store.is_recurring(job_id):
                 self._app.recurring_by_id(job_id).reschedule(from_us(self.store.now_us() + delay_us))
                 return
@@ -258,7 +276,7 @@ class Admin:
         """
         check_queue_name(queue)
         us = STRICT_HORIZON_US if strict else None if horizon is None else micros(to_timedelta(horizon, "horizon"))
-        self.store.set_horizon(queue, us)
+        self.store.set_horizon(queue, us, actor=current_actor())
 
     def pause(
         self,
@@ -319,7 +337,7 @@ class Admin:
         """Forget what is older than the retention says, now. Returns how much went: jobs, runs of recurring ones."""
         gone = 0
         while True:
-            n = prune_some(self.store, self.retention, whole=True)
+            n = prune_some(self.store, self.retention, whole=True, actor=current_actor())
             gone += n
             if n == 0:
                 return gone

@@ -38,6 +38,7 @@ class Settings:
     retention_failed: timedelta = timedelta(days=30)
     retention_cancelled: timedelta = timedelta(days=7)
     retention_rollups: timedelta = timedelta(days=400)
+    retention_audit: timedelta = timedelta(days=400)
     max_payload: int = 256 * KIB
     max_result: int = 256 * KIB
     log_lines: int = 1000
@@ -316,6 +317,7 @@ _READERS: Final[dict[str, Reader]] = {
     "retention_failed": _duration(_NOTHING),
     "retention_cancelled": _duration(_NOTHING),
     "retention_rollups": _duration(_NOTHING),
+    "retention_audit": _duration(_NOTHING),
     "max_payload": _size(KIB, 256 * MIB),
     "max_result": _size(0, 256 * MIB),
     "log_lines": _whole(0, 1_000_000),

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
+from duly.domain.audit import Actor, current_actor
 from duly.domain.clock import from_us, to_us
 from duly.domain.durations import micros, to_timedelta
 from duly.domain.errors import InvalidOption, RecurringJobNotFound
@@ -436,7 +437,8 @@ class RecurringJob:
         The job is held first and the condition evaluated after, so that of two callers at the same moment the later
         sees what the earlier did. On PostgreSQL that takes READ COMMITTED; REPEATABLE READ is refused.
         """
-        return self._is(self._do(self._setting(enabled, sql, params, by, reason), connection))
+        op = self._setting(enabled, sql, params, by, reason)
+        return self._is(self._app.change_recurring(op, connection, actor=_actor_of(sql, by)))
 
     async def aset_enabled(
         self,
@@ -449,7 +451,8 @@ class RecurringJob:
         connection: object | None = None,
     ) -> bool:
         """The same from a coroutine."""
-        return self._is(await self._ado(self._setting(enabled, sql, params, by, reason), connection))
+        op = self._setting(enabled, sql, params, by, reason)
+        return self._is(await self._app.achange_recurring(op, connection, actor=_actor_of(sql, by)))
 
     def run_now(self, *, connection: object | None = None) -> None:
         """Run it once now, beside its schedule."""
@@ -521,10 +524,10 @@ class RecurringJob:
         return lambda ops: ops.edit(self.id, change)
 
     def _do(self, op: Callable[[Recurring], Op[R]], connection: object | None) -> R:
-        return self._app.change_recurring(op, connection)
+        return self._app.change_recurring(op, connection, actor=current_actor())
 
     async def _ado(self, op: Callable[[Recurring], Op[R]], connection: object | None) -> R:
-        return await self._app.achange_recurring(op, connection)
+        return await self._app.achange_recurring(op, connection, actor=current_actor())
 
     def _stands(self, standing: Standing) -> datetime | None:
         self._record = None
@@ -600,7 +603,12 @@ def _edited_rule(old: Schedule, changes: Mapping[str, Any]) -> Schedule:
 
 
 def _who(by: str | None) -> str | None:
-    return None if by is None else check_text(by, "by", 255)
+    return current_actor().who if by is None else check_text(by, "by", 255)
+
+
+def _actor_of(sql: str | None, by: str | None) -> Actor | None:
+    """Whose deed it is. A condition is the application's own, unless it says who, or somebody was said to act."""
+    return current_actor() if sql is None or by is not None else None
 
 
 def _moment(us: int | None) -> datetime | None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from duly.domain.audit import Actor, current_actor
 from duly.domain.errors import ConfigurationError, InvalidOption, RecurringJobNotFound
 from duly.domain.ids import is_job_id
 from duly.domain.names import check_tenant
@@ -183,24 +184,31 @@ class RecurringAdmin:
 
         return op
 
-    def change_recurring(self, op: Callable[[Recurring], Op[R]], connection: object | None) -> R:
-        """Make a change, in the caller's transaction if a connection is given, and have workers look."""
-        ops = self.store.recurring
+    def change_recurring(
+        self, op: Callable[[Recurring], Op[R]], connection: object | None, *, actor: Actor | None = None
+    ) -> R:
+        """Make a change, in the caller's transaction if a connection is given, and have workers look.
+
+        It is kept in the audit as the actor's; without one, only if somebody was said to act here.
+        """
+        ops = self.store.recurring_by(actor or _told())
         if connection is not None:
             return self._run(lambda: self._noticed(op(ops)), connection)
         result = self.store.run(lambda: op(ops))
         self.store.poke(Hint("due"))
         return result
 
-    async def achange_recurring(self, op: Callable[[Recurring], Op[R]], connection: object | None) -> R:
+    async def achange_recurring(
+        self, op: Callable[[Recurring], Op[R]], connection: object | None, *, actor: Actor | None = None
+    ) -> R:
         """The same from a coroutine."""
         if connection is None:
             import asyncio
 
-            return await asyncio.to_thread(self.change_recurring, op, None)
+            return await asyncio.to_thread(self.change_recurring, op, None, actor=actor)
         from duly.store.foreign import arun_on
 
-        ops = self.store.recurring
+        ops = self.store.recurring_by(actor or _told())
         return await arun_on(connection, lambda: self._noticed(op(ops)), database=self.store.database)
 
     def _run(self, op: Callable[[], Op[R]], connection: object) -> R:
@@ -278,3 +286,9 @@ class RecurringAdmin:
 
         assert isinstance(self, Duly)
         return self
+
+
+def _told() -> Actor | None:
+    """Who acts, if somebody was said to. The application's own calls are not an operator's."""
+    actor = current_actor()
+    return actor if actor.told else None

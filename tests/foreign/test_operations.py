@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import psycopg
 import pytest
 
+from duly.domain.audit import Actor
 from duly.domain.ids import uuid7, uuid7_many
 from duly.domain.records import Enqueued, Lane
 from duly.domain.states import State
-from duly.store import ops_enqueue, ops_jobs
+from duly.store import ops_audit, ops_enqueue, ops_jobs
 from duly.store.call import Call, Op
 from duly.store.database import Hint
 from duly.store.foreign import notifying
@@ -232,3 +235,27 @@ def test_nobody_is_notified_where_nobody_listens(sqlite_url: str) -> None:
     calls = notifying(ops_enqueue.enqueue(store.dialect, a_job()), Hint("look"), database=store.database)
     assert [call.name for call in calls if isinstance(call, Call)] == ["insert_job"]
     store.close()
+
+
+def test_what_an_operator_did_is_kept_with_the_transaction(caller: Caller, store: Store) -> None:
+    first, second = a_job(), a_job()
+    for job in (first, second):
+        store.enqueue(job)
+    ada = Actor("ada", "api", True)
+    caller.begin()
+    caller.run(lambda: ops_jobs.cancel(store.dialect, first.id, "no more", actor=ada), store.database)
+    caller.rollback()
+    assert store.audit() == []
+    caller.begin()
+    caller.run(lambda: ops_jobs.cancel(store.dialect, second.id, "no more", actor=ada), store.database)
+    caller.run(lambda: ops_audit.set_horizon("mail", 5, actor=ada), store.database)
+    caller.commit()
+    aging, cancelled = store.audit()
+    assert (cancelled.who, cancelled.via, cancelled.action, cancelled.job_id) == ("ada", "api", "cancel", second.id)
+    assert (aging.subject, aging.job_id, aging.before) == ("mail", None, '{"horizon_us": null}')
+    assert len(caller.run(lambda: ops_audit.find(**_all(second.id)), store.database)) == 1
+
+
+def _all(job_id: str) -> dict[str, Any]:
+    nothing = dict.fromkeys(("who", "action", "tenant", "since_at", "until_at", "before_id"))
+    return {**nothing, "job_id": job_id, "n": 10}

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -32,7 +32,7 @@ from duly.store.foreign import run_on
 from duly.store.lockfile import LockFile
 from duly.store.sqlite import SqliteDatabase
 from duly.store.sqlite_wake import LOOK_EVERY
-from duly.store.statements import Compiled, load
+from duly.store.statements import Compiled, load, rewrite
 from duly.store.store import Store
 from tests.clock import TickingClock
 from tests.store import invariants
@@ -877,3 +877,10 @@ def test_poking_workers_that_are_gone_is_no_error(store: Store) -> None:
     add_worker(store, WORKER, "/nowhere/at/all.sock")
     add_worker(store, OTHER_WORKER, None)
     assert store.enqueue(new_job()).created
+
+
+def test_one_job_is_found_without_looking_at_all_the_others(sqlite_url: str) -> None:
+    plan = rewrite(load(Dialect.SQLITE)["get_job"], param=lambda _: "?", table="duly_", casts=False)
+    with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as connection:
+        steps = [str(row[3]) for row in connection.execute(f"EXPLAIN QUERY PLAN {plan}", ("x", "x"))]
+    assert [step for step in steps if step.startswith("SCAN") and "places" not in step] == []

@@ -8,7 +8,23 @@ from __future__ import annotations
 import click
 
 from duly.__about__ import __version__
-from duly.cli import dev, doctor, enqueue, jobs, migrate, pause, prune, runs, schedules, stats, tick, worker, workers
+from duly.cli import (
+    audit,
+    dev,
+    doctor,
+    enqueue,
+    jobs,
+    migrate,
+    pause,
+    prune,
+    runs,
+    schedules,
+    stats,
+    tick,
+    usage,
+    worker,
+    workers,
+)
 from duly.cli.base import Main
 
 _HELP = """A job queue in the database you already have.
@@ -41,6 +57,8 @@ for _command in (
     workers.workers,
     stats.stats,
     doctor.doctor,
+    usage.usage,
+    audit.audit,
     tick.tick,
     migrate.migrate,
     prune.prune,

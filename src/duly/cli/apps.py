@@ -17,6 +17,7 @@ from typing import NamedTuple
 import click
 
 from duly.app import Duly
+from duly.cli.base import this_user
 from duly.cli.text import without_password
 from duly.domain.errors import ConfigurationError, DatabaseUnavailable
 from duly.domain.names import suggest
@@ -193,6 +194,7 @@ def open_database(
     """
     app = find_app(spec, include).app if url is None and spec else Duly(url, schema=schema)
     click.get_current_context().call_on_close(app.close)
+    act(app)
     database = app.store.database
     if not create and isinstance(database, SqliteDatabase) and not database.path.exists():
         raise DatabaseUnavailable(
@@ -200,6 +202,11 @@ def open_database(
             f"Say where it is: --url sqlite:///path or {name_app}; a worker or `duly migrate` makes a new one"
         )
     return app
+
+
+def act(app: Duly, who: str | None = None) -> None:
+    """Have what this command does be kept as done by who runs it. Not for commands that start workers."""
+    click.get_current_context().with_resource(app.acting_as(who or this_user(), via="cli"))
 
 
 def address_of(app: Duly) -> str:

@@ -13,6 +13,7 @@ used is one).
 
 from __future__ import annotations
 
+import getpass
 import io
 import os
 import sys
@@ -75,6 +76,14 @@ def wants_json() -> bool:
 def wants_utc() -> bool:
     """Whether times are shown in UTC."""
     return bool(click.get_current_context().meta.get(_UTC))
+
+
+def this_user() -> str:
+    """Return who runs this command, as the system says."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a user without a name, as in some containers
+        return f"uid {os.getuid()}"
 
 
 def written_words() -> list[str]:

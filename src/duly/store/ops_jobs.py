@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from operator import attrgetter
 
+from duly.domain.audit import Actor
 from duly.domain.ids import is_job_id
 from duly.domain.rank import DEFAULT_HORIZON_US
 from duly.domain.records import HOLD, Counts, Filter, JobRecord, RunRecord
 from duly.domain.states import State
+from duly.store import ops_audit
 from duly.store.call import Call, Dialect, Op, Row, Value
 from duly.store.ops_enqueue import MOVES, Unstarted, move_to, requeue, take_unstarted
 from duly.store.ops_settle import end_unstarted, retake_key
@@ -62,12 +64,19 @@ def recent_runs(dialect: Dialect, task: str | None, tenant: str | None, n: int) 
         newest, until, span = since, since, span * 4
 
 
-def cancel(dialect: Dialect, job_id: str, reason: str) -> Op[tuple[str, str | None]]:
+def cancel(
+    dialect: Dialect, job_id: str, reason: str, *, actor: Actor | None = None, action: str = "cancel"
+) -> Op[tuple[str, str | None]]:
     """End a job that has not started, or ask its worker to stop it.
 
     Returns ("cancelled", None), ("asked", worker id), or ("ended" or "unknown", None). A recurring job has no end: only
     its run is asked to stop; without one the answer is ("recurring", None).
     """
+    op = _cancel(dialect, job_id, reason)
+    return (yield from ops_audit.keep_job(get, actor, action, job_id, op, reason=reason))
+
+
+def _cancel(dialect: Dialect, job_id: str, reason: str) -> Op[tuple[str, str | None]]:
     if (yield Call("is_recurring", {"id": job_id})):
         rows = yield Call("request_cancel", {"id": job_id, "reason": reason})
         return ("asked", str(rows[0][0])) if rows else ("recurring", None)
@@ -85,12 +94,19 @@ def cancel(dialect: Dialect, job_id: str, reason: str) -> Op[tuple[str, str | No
     return "ended", None
 
 
-def retry(dialect: Dialect, job_id: str) -> Op[tuple[str, str | None]]:
+def retry(
+    dialect: Dialect, job_id: str, *, actor: Actor | None = None, action: str = "retry"
+) -> Op[tuple[str, str | None]]:
     """Put a finished, scheduled or parked job back into its lane, due now, its attempts at 0.
 
     Returns ("queued", None), ("held", id of the job that holds its unique key), ("running", None), ("unknown", None) or
     ("recurring", None): that one's schedule goes on beside it.
     """
+    op = _retry(dialect, job_id)
+    return (yield from ops_audit.keep_job(get, actor, action, job_id, op))
+
+
+def _retry(dialect: Dialect, job_id: str) -> Op[tuple[str, str | None]]:
     if (yield Call("is_recurring", {"id": job_id})):
         return "recurring", None
     for _ in range(MOVES):  # its run may end between one look and the next
@@ -119,8 +135,13 @@ def _retry_ended(dialect: Dialect, job_id: str, *, token: int, hold: int) -> Op[
     return "queued", None
 
 
-def end_by_hand(dialect: Dialect, job_id: str, state: State, reason: str) -> Op[str]:
+def end_by_hand(dialect: Dialect, job_id: str, state: State, reason: str, *, actor: Actor | None = None) -> Op[str]:
     """End a waiting job by hand. Returns "ended", "running", "unknown", or "recurring": such a job has no end."""
+    op = _end_by_hand(dialect, job_id, state, reason)
+    return (yield from ops_audit.keep_job(get, actor, "set_state", job_id, op))
+
+
+def _end_by_hand(dialect: Dialect, job_id: str, state: State, reason: str) -> Op[str]:
     if (yield Call("is_recurring", {"id": job_id})):
         return "recurring"
     if (yield from end_unstarted(dialect, job_id, state, reason)):
@@ -128,8 +149,13 @@ def end_by_hand(dialect: Dialect, job_id: str, state: State, reason: str) -> Op[
     return "running" if (yield Call("is_running", {"id": job_id})) else "unknown"
 
 
-def delete(dialect: Dialect, job_id: str) -> Op[str]:
+def delete(dialect: Dialect, job_id: str, *, actor: Actor | None = None) -> Op[str]:
     """Forget a job that does not run, and its history. Returns "deleted", "running", "unknown" or "recurring"."""
+    op = _delete(dialect, job_id)
+    return (yield from ops_audit.keep_job(get, actor, "delete", job_id, op))
+
+
+def _delete(dialect: Dialect, job_id: str) -> Op[str]:
     if (yield Call("is_recurring", {"id": job_id})):
         return "recurring"
     for _ in range(MOVES):  # its run may end between one look and the next
@@ -145,8 +171,13 @@ def delete(dialect: Dialect, job_id: str) -> Op[str]:
     return "running"
 
 
-def set_priority(job_id: str, priority: int) -> Op[bool]:
+def set_priority(job_id: str, priority: int, *, actor: Actor | None = None, action: str = "set_priority") -> Op[bool]:
     """Change a job's priority and, if it waits, its place. Returns whether it may still make a difference."""
+    op = _set_priority(job_id, priority)
+    return (yield from ops_audit.keep_job(get, actor, action, job_id, op))
+
+
+def _set_priority(job_id: str, priority: int) -> Op[bool]:
     params: dict[str, Value] = {"id": job_id, "priority": priority, "horizon": DEFAULT_HORIZON_US}
     job = yield from get(job_id)
     if job is None or job.state not in (State.SCHEDULED, State.QUEUED):
@@ -157,11 +188,18 @@ def set_priority(job_id: str, priority: int) -> Op[bool]:
     return True
 
 
-def reschedule(dialect: Dialect, job_id: str, *, run_at: int | None, delay_us: int) -> Op[bool]:
+def reschedule(
+    dialect: Dialect, job_id: str, *, run_at: int | None, delay_us: int, actor: Actor | None = None
+) -> Op[bool]:
     """Give a job that has not started another time. One that waits for another with its unique key has none.
 
     Nor is this for a recurring job, whose schedule must know of it.
     """
+    op = _reschedule(dialect, job_id, run_at=run_at, delay_us=delay_us)
+    return (yield from ops_audit.keep_job(get, actor, "reschedule", job_id, op))
+
+
+def _reschedule(dialect: Dialect, job_id: str, *, run_at: int | None, delay_us: int) -> Op[bool]:
     if (yield Call("parked_behind", {"id": job_id})) or (yield Call("is_recurring", {"id": job_id})):
         return False
     return (yield from move_to(dialect, job_id, run_at=run_at, delay_us=delay_us))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
+from duly.domain.audit import Actor
 from duly.domain.clock import from_us
 from duly.domain.errors import (
     Conflict,
@@ -23,6 +24,7 @@ from duly.domain.records import HOLD
 from duly.domain.recurring import Change, NewRecurring, RecurringRecord
 from duly.schedule.plan import Ticks, first_run
 from duly.schedule.schedule import Schedule
+from duly.store import ops_audit
 from duly.store.call import FAILED, Call, Dialect, Foreign, Op, Row, Rows, Value
 from duly.store.ops_enqueue import MOVES, take_unstarted
 from duly.store.statements import names_in
@@ -51,6 +53,8 @@ class Recurring:
 
     dialect: Dialect
     hooks: Hooks
+    actor: Actor | None = None
+    """In whose name what is done is kept in the audit; None for what duly does by itself and the application's code."""
 
     # -- look -------------------------------------------------------------------------------------------------
 
@@ -76,6 +80,30 @@ class Recurring:
 
         Without `enable` (a declaration at start-up) one that exists keeps what people made of it.
         """
+        if self.actor is None:
+            return (yield from self._recur(new, enable=enable))
+        old = yield from self.find(new.tenant, new.task, new.key)
+        standing = yield from self._recur(new, enable=enable)
+        yield from self._keep("add" if standing.created else "edit", None if standing.created else old, standing.id)
+        return standing
+
+    def _keep(
+        self,
+        action: str,
+        old: RecurringRecord | None,
+        job_id: str,
+        *,
+        reason: str | None = None,
+        by: str | None = None,
+        always: bool = False,
+    ) -> Op[None]:
+        """Keep what was done, in the same transaction."""
+        if self.actor is not None:
+            new = yield from self.get(job_id)
+            actor = self.actor.or_by(by)
+            yield from ops_audit.keep_recurring(actor, action, old, new, reason=reason, always=always)
+
+    def _recur(self, new: NewRecurring, *, enable: bool) -> Op[Standing]:
         for _ in range(MOVES):
             rows = yield Call("find_recurring", {"tenant": new.tenant, "task": new.task, "key": new.key})
             if rows:
@@ -137,7 +165,13 @@ class Recurring:
     def set_enabled(self, job_id: str, enabled: bool, *, by: str | None, reason: str | None) -> Op[Standing]:
         """Enable or disable."""
         old = yield from self.lock(job_id)
-        return (yield from self._set(old, enabled, by=by, reason=reason))
+        return (yield from self._set_kept(old, enabled, by=by, reason=reason))
+
+    def _set_kept(self, old: RecurringRecord, enabled: bool, *, by: str | None, reason: str | None) -> Op[Standing]:
+        standing = yield from self._set(old, enabled, by=by, reason=reason)
+        action, why = ("enable", None) if enabled else ("disable", reason)
+        yield from self._keep(action, old, old.id, reason=why, by=by)
+        return standing
 
     def set_enabled_if(
         self, job_id: str, sql: str, params: Mapping[str, object], *, by: str | None, reason: str | None
@@ -151,7 +185,7 @@ class Recurring:
             raise InvalidOption(missing)
         old = yield from self.lock(job_id, "touch_recurring")
         rows = yield Foreign(f"SELECT CASE WHEN ({sql}\n) THEN 1 ELSE 0 END", params)
-        return (yield from self._set(old, bool(rows[0][0]), by=by, reason=reason))
+        return (yield from self._set_kept(old, bool(rows[0][0]), by=by, reason=reason))
 
     def _set(self, old: RecurringRecord, enabled: bool, *, by: str | None, reason: str | None) -> Op[Standing]:
         if old.enabled == enabled:
@@ -251,6 +285,7 @@ class Recurring:
         old = yield from self.lock(job_id)
         new = change(old)
         yield from self._change(old, new._replace(declared=old.declared or "", declared_in=old.declared_in))
+        yield from self._keep("edit", old, job_id)
         after = yield from self._read(job_id)
         return Standing(job_id, after.enabled, after.next_run_at)
 
@@ -303,6 +338,7 @@ class Recurring:
         yield from self._stand(
             old, enabled=old.enabled, at=at, tick=at, token=token, by=old.disabled_by, reason=old.disabled_reason
         )
+        yield from self._keep("reschedule", old, job_id)
         return Standing(job_id, old.enabled, at)
 
     def _take_waiting(self, old: RecurringRecord) -> Op[int]:
@@ -322,6 +358,7 @@ class Recurring:
         token = yield from self._take_waiting(old)
         yield from self._place(old.id, old.now, token, old.overlap)
         yield from self._stand(old, enabled=True, at=old.next_run_at, tick=None, token=token)
+        yield from self._keep("run_now", old, job_id, always=True)
         return Standing(job_id, True, old.next_run_at)
 
     def delete(self, job_id: str) -> Op[bool]:
@@ -335,6 +372,7 @@ class Recurring:
         yield from self.mirror(
             Change(old.id, old.tenant, old.task, old.key, False, None, None, None, old.failures, old.last_run_at)
         )
+        yield from self._keep("delete", old, job_id)
         return True
 
     def _check_name(self, tenant: str, name: str | None, own_id: str | None) -> Op[None]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 
+from duly.domain.audit import Actor
 from duly.domain.rank import DEFAULT_HORIZON_US
 from duly.domain.states import State
+from duly.store import ops_audit
 from duly.store.call import Call, Dialect, Op, Value
 
 DAY_US = 86_400_000_000
@@ -41,8 +43,14 @@ def next_lapse() -> Op[int | None]:
     return min(times, default=None)
 
 
-def prune_jobs(dialect: Dialect, state: State, keep_us: int, n: int) -> Op[int]:
+def prune_jobs(dialect: Dialect, state: State, keep_us: int, n: int, *, actor: Actor | None = None) -> Op[int]:
     """Forget up to `n` finished jobs of one state older than `keep_us`. Returns how many went."""
+    gone = yield from _prune_jobs(dialect, state, keep_us, n)
+    yield from ops_audit.keep_prune(actor, f"{state} jobs", gone, keep_us)
+    return gone
+
+
+def _prune_jobs(dialect: Dialect, state: State, keep_us: int, n: int) -> Op[int]:
     rows = yield Call("old_ended", {"state": state, "keep_us": keep_us, "n": n})
     ids = [str(row[0]) for row in rows]
     if not ids:

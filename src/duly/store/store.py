@@ -24,11 +24,13 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import unquote, urlsplit
 
+from duly.domain.audit import Actor, AuditRow
 from duly.domain.clock import Clock, SystemClock
 from duly.domain.errors import ConfigurationError
 from duly.domain.names import suggest
@@ -49,7 +51,17 @@ from duly.domain.records import (
     WorkerRecord,
 )
 from duly.domain.states import State
-from duly.store import ops_claim, ops_enqueue, ops_jobs, ops_results, ops_settle, ops_upkeep, ops_workers
+from duly.store import (
+    ops_audit,
+    ops_claim,
+    ops_enqueue,
+    ops_jobs,
+    ops_results,
+    ops_settle,
+    ops_upkeep,
+    ops_usage,
+    ops_workers,
+)
 from duly.store.call import Call, Dialect, Op, Rows
 from duly.store.database import Database, Hint, Waker
 
@@ -294,6 +306,10 @@ class Store:
 
         return Recurring(self.dialect, self.hooks)
 
+    def recurring_by(self, actor: Actor | None) -> Recurring:
+        """The same for somebody, in whose name what is done is kept."""
+        return replace(self.recurring, actor=actor)
+
     def recurring_jobs(
         self,
         *,
@@ -337,11 +353,16 @@ class Store:
 
         return self.database.write(lambda: ops_recurring_runs.spawn(self.recurring, n))
 
-    def prune_recurring(self, after: str, keep_us: int) -> tuple[str | None, int]:
+    def prune_recurring(self, after: str, keep_us: int, *, actor: Actor | None = None) -> tuple[str | None, int]:
         """Forget old runs of the next recurring jobs by id. Returns where to go on, None at the end; how many went."""
         from duly.store import ops_recurring_runs
 
-        return self.database.write(lambda: ops_recurring_runs.prune_runs(self.dialect, after, keep_us))
+        def op() -> Op[tuple[str | None, int]]:
+            following, gone = yield from ops_recurring_runs.prune_runs(self.dialect, after, keep_us)
+            yield from ops_audit.keep_prune(actor, "recurring runs", gone, keep_us)
+            return following, gone
+
+        return self.database.write(op)
 
     def park(self, job_id: str, token: int, *, reason: str, detail: str, mark: str) -> bool:
         """Set a claimed job aside with the reason, no attempt counted."""
@@ -451,9 +472,9 @@ class Store:
         """Microseconds until the next scheduled job is due."""
         return self.database.read(ops_upkeep.next_due)
 
-    def prune_jobs(self, state: State, keep_us: int, n: int = 1_000) -> int:
-        """Forget up to `n` finished jobs of one state that are older than `keep_us`."""
-        return self.database.write(lambda: ops_upkeep.prune_jobs(self.dialect, state, keep_us, n))
+    def prune_jobs(self, state: State, keep_us: int, n: int = 1_000, *, actor: Actor | None = None) -> int:
+        """Forget up to `n` finished jobs of one state that are older than `keep_us`. With an `actor`, by hand."""
+        return self.database.write(lambda: ops_upkeep.prune_jobs(self.dialect, state, keep_us, n, actor=actor))
 
     def prune_rest(self, keep_rollups_us: int) -> None:
         """Forget spent unique keys, old counts and workers long gone."""
@@ -545,41 +566,82 @@ class Store:
         """How many jobs stand where."""
         return self.database.read(ops_jobs.counts)
 
-    def cancel(self, job_id: str, reason: str) -> tuple[str, str | None]:
-        """End a job that has not started, or ask its worker to stop it."""
-        answer = self.database.write(lambda: ops_jobs.cancel(self.dialect, job_id, reason))
+    def cancel(
+        self, job_id: str, reason: str, *, actor: Actor | None = None, action: str = "cancel"
+    ) -> tuple[str, str | None]:
+        """End a job that has not started, or ask its worker to stop it.
+
+        This and the following: with an `actor`, what was done is kept in the audit as theirs.
+        """
+        answer = self.database.write(lambda: ops_jobs.cancel(self.dialect, job_id, reason, actor=actor, action=action))
         if answer[0] == "asked":
             self.poke(Hint("cancel", job_id=job_id))
         return answer
 
-    def retry(self, job_id: str) -> tuple[str, str | None]:
+    def retry(self, job_id: str, *, actor: Actor | None = None, action: str = "retry") -> tuple[str, str | None]:
         """Put a job that does not run back into its lane, due now, its attempts at 0."""
-        answer = self.database.write(lambda: ops_jobs.retry(self.dialect, job_id))
+        answer = self.database.write(lambda: ops_jobs.retry(self.dialect, job_id, actor=actor, action=action))
         if answer[0] == "queued":
             self.poke(Hint("look"))
         return answer
 
-    def end_by_hand(self, job_id: str, state: State, reason: str) -> str:
+    def end_by_hand(self, job_id: str, state: State, reason: str, *, actor: Actor | None = None) -> str:
         """End a waiting job as a person says."""
-        return self.database.write(lambda: ops_jobs.end_by_hand(self.dialect, job_id, state, reason))
+        return self.database.write(lambda: ops_jobs.end_by_hand(self.dialect, job_id, state, reason, actor=actor))
 
-    def delete(self, job_id: str) -> str:
+    def delete(self, job_id: str, *, actor: Actor | None = None) -> str:
         """Forget a job that does not run."""
-        return self.database.write(lambda: ops_jobs.delete(self.dialect, job_id))
+        return self.database.write(lambda: ops_jobs.delete(self.dialect, job_id, actor=actor))
 
-    def set_priority(self, job_id: str, priority: int) -> bool:
+    def set_priority(
+        self, job_id: str, priority: int, *, actor: Actor | None = None, action: str = "set_priority"
+    ) -> bool:
         """Change a job's priority and its place."""
-        return self.database.write(lambda: ops_jobs.set_priority(job_id, priority))
+        return self.database.write(lambda: ops_jobs.set_priority(job_id, priority, actor=actor, action=action))
 
-    def reschedule(self, job_id: str, *, run_at: int | None = None, delay_us: int = 0) -> bool:
+    def reschedule(
+        self, job_id: str, *, run_at: int | None = None, delay_us: int = 0, actor: Actor | None = None
+    ) -> bool:
         """Give a job that has not started another time."""
-        done = self.database.write(lambda: ops_jobs.reschedule(self.dialect, job_id, run_at=run_at, delay_us=delay_us))
+        done = self.database.write(
+            lambda: ops_jobs.reschedule(self.dialect, job_id, run_at=run_at, delay_us=delay_us, actor=actor)
+        )
         self.poke(Hint("look"))
         return done
 
-    def set_horizon(self, queue: str, horizon_us: int | None) -> None:
+    def set_horizon(self, queue: str, horizon_us: int | None, *, actor: Actor | None = None) -> None:
         """Say how fast a queue ages, for jobs that become due from now on."""
-        self._one(Call("set_horizon", {"queue": queue, "horizon_us": horizon_us}))
+        self.database.write(lambda: ops_audit.set_horizon(queue, horizon_us, actor=actor))
+
+    def audit(
+        self,
+        *,
+        job_id: str | None = None,
+        who: str | None = None,
+        action: str | None = None,
+        tenant: str | None = None,
+        since_us: int | None = None,
+        until_us: int | None = None,
+        before_id: int | None = None,
+        n: int = 100,
+    ) -> list[AuditRow]:
+        """What operators did, newest first. `before_id` is the id of the last row of the page before."""
+        return self.database.read(
+            lambda: ops_audit.find(
+                job_id=job_id,
+                who=who,
+                action=action,
+                tenant=tenant,
+                since_at=since_us,
+                until_at=until_us,
+                before_id=before_id,
+                n=n,
+            )
+        )
+
+    def prune_audit(self, keep_us: int) -> None:
+        """Forget what operators did longer ago than `keep_us`."""
+        self.database.write(lambda: ops_audit.prune(keep_us))
 
     def anything_left(self, queue: str) -> bool:
         """Whether any job of a queue waits, is scheduled or runs. Recurring jobs count only while they are due."""
@@ -591,6 +653,12 @@ class Store:
         return self.database.read(
             lambda: _rows(Call("sum_rollups", {"from_at": from_us, "until_at": until_us, "tenant": tenant}))
         )
+
+    def sum_usage(
+        self, bounds: Sequence[int], *, by: Collection[str], tenant: str | None = None, task: str | None = None
+    ) -> Rows:
+        """What ran in the periods between these bounds, by any of tenant, task and queue."""
+        return self.database.read(lambda: ops_usage.sum_usage(self.dialect, bounds, by=by, tenant=tenant, task=task))
 
     def now_us(self) -> int:
         """What time the database says it is."""

@@ -80,6 +80,8 @@ class Finisher:
         self._postponed: dict[str, _Postponed] = {}
         self._asleep = threading.Event()
         self.wake: Callable[[], None] = lambda: None
+        self.report: Callable[[list[Concluded]], None] | None = None
+        """Who is told of what was settled, if anybody meters."""
         self._repeated = False
         """Whether the last write failed, so that what it wrote may be on record already."""
         self.settled = 0
@@ -244,7 +246,7 @@ class Finisher:
                 self._postpone(each, ended.failed.get(job_id) or ended.hookless.get(job_id))
                 continue
             self._postponed.pop(job_id, None)
-            over.append(each.concluded)
+            over.append(_as_recorded(each))
             then = ended.accepted.get(job_id)
             if then is None:
                 continue
@@ -284,6 +286,8 @@ class Finisher:
             if self._held.get(settled.id) is run:
                 del self._held[settled.id]
         self._finished(over)
+        if self.report is not None:
+            self.report([each for each in batch if each[2].id in accepted])
         if others:
             self._store.poke(Hint("look"))
 
@@ -295,6 +299,14 @@ class Finisher:
 
 def _log_parked(run: Run, settled: Settled) -> None:
     log.warning("job %s (%s) parked: %s", settled.id, run.job.task, settled.error)
+
+
+def _as_recorded(postponed: _Postponed) -> Concluded:
+    """A run as it stands in the history: failed, once its mirror has failed too often."""
+    run, ended_ns, settled = postponed.concluded
+    if postponed.tries < MIRROR_TRIES or settled.state == "parked":
+        return postponed.concluded
+    return run, ended_ns, settled._replace(outcome=outcome.mirror_failed(settled, "").outcome)
 
 
 def _with_age(postponed: _Postponed, now: int) -> Settled:

@@ -15,6 +15,7 @@ from duly.domain.names import suggest
 from duly.domain.recurring import NewRecurring
 from duly.domain.retry import DEFAULT, Backoff
 from duly.domain.signature import Signature
+from duly.domain.usage import UsageRecord
 
 
 class Kind(StrEnum):
@@ -67,6 +68,7 @@ class Registry:
     on_start: list[Callable[[], object]] = field(default_factory=list)
     on_stop: list[Callable[[], object]] = field(default_factory=list)
     on_failure: list[Callable[[Any, BaseException], object]] = field(default_factory=list)
+    on_usage: list[Callable[[list[UsageRecord]], object]] = field(default_factory=list)
     around: list[Around] = field(default_factory=list)
     registered: dict[tuple[str, str], TaskDefinition] = field(default_factory=dict)
     """Functions for one tenant's job each, by (tenant, task): what `register` was given."""

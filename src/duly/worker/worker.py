@@ -29,6 +29,7 @@ from duly.worker.executor import Executor
 from duly.worker.finisher import Finisher
 from duly.worker.hooks import RunCoroutine, run_hook, run_hook_whatever
 from duly.worker.keeper import Keeper
+from duly.worker.meter import Meter
 from duly.worker.registry import Kind, Registry, TaskDefinition
 from duly.worker.service import Service
 from duly.worker.slots import Pool, QueueShare, Slots
@@ -41,6 +42,9 @@ STOP_SECONDS = 2.0
 """How long handlers that were told to stop may take to do so."""
 FINISH_SECONDS = 5.0
 """How long a worker that stops tries to write what ended."""
+
+METER_SECONDS = 1.0
+"""How long those who meter have at the least to take what is left, also when the grace is over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +168,8 @@ class Worker:
         self._listen_service = Service("listener", self._listen)
         self._upkeep_service = Service("upkeep", self._upkeep)
         self._finisher.wake = self._finish_service.wake
+        self._meter: Meter | None = None
+        self._drain_until = 0.0
         self._capture = Capture(self._held)
         self._clock_offset = 0
 
@@ -181,6 +187,7 @@ class Worker:
             self._sign_off()
             raise
         logging.getLogger().addHandler(self._capture)
+        self._meter_usage()
         for service in self._services():
             service.start()
         self._store.poke(Hint("workers"))
@@ -201,6 +208,13 @@ class Worker:
             runner.start()
         for hook in self._registry.on_start:
             run_hook(hook, on=self._run_on_loop)
+
+    def _meter_usage(self) -> None:
+        """Tell those who meter, if there are any: without, nothing is done for them."""
+        if self._registry.on_usage:
+            self._meter = Meter(self._registry.on_usage, self._now_us, on=self._run_on_loop)
+            self._finisher.report = self._meter.report
+            self._meter.start()
 
     @property
     def _run_on_loop(self) -> RunCoroutine | None:
@@ -255,7 +269,7 @@ class Worker:
             self._hurry = True
             self._stopped.wait()
             return
-        deadline = time.monotonic() + (self.settings.grace if grace is None else grace)
+        deadline = self._drain_until = time.monotonic() + (self.settings.grace if grace is None else grace)
         self._claimer.paused = True
         self._claim_service.stop()
         self._take_back()
@@ -302,6 +316,8 @@ class Worker:
             self._finish_service.wake()
             time.sleep(0.005)
         self._finish_service.stop()
+        if self._meter is not None:
+            self._meter.stop(0.2 if self._hurry else max(METER_SECONDS, self._drain_until - time.monotonic()))
         logging.getLogger().removeHandler(self._capture)
         for hook in self._registry.on_stop:
             run_hook_whatever(hook, on=self._run_on_loop)
@@ -522,6 +538,11 @@ class Worker:
     def settled(self) -> int:
         """How many runs this worker has ended."""
         return self._finisher.settled
+
+    @property
+    def meter(self) -> Meter | None:
+        """What those who meter were told, if there are any."""
+        return self._meter
 
     @property
     def idle(self) -> bool:

@@ -5,7 +5,6 @@ Without --tenant, one of no tenant comes first; else the only one that any tenan
 
 from __future__ import annotations
 
-import getpass
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import islice
@@ -14,6 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from duly.app import Duly
+from duly.cli.base import this_user
 from duly.cli.jobs import SHORTEST_TAIL
 from duly.cli.options import all_of, database_options, include_option
 from duly.cli.text import clean, tail
@@ -39,14 +39,6 @@ def label(job: RecurringJob) -> str:
 def path(job: RecurringJob) -> str:
     """Return TASK/KEY, or TASK where there is no key."""
     return f"{job.task}/{job.key}" if job.key else job.task
-
-
-def this_user() -> str:
-    """Return who runs this command, as the system says."""
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):  # a user without a name, as in some containers
-        return "duly schedules"
 
 
 def by_option(help: str) -> Callable[[F], F]:

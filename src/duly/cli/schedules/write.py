@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from duly.app import Duly
-from duly.cli.apps import ENVIRONMENT, open_database, required_app
+from duly.cli.apps import ENVIRONMENT, act, open_database, required_app
 from duly.cli.base import Command, note, wants_utc
 from duly.cli.enqueue import check_call, fitting, read_json, read_pairs, read_words, value_of
 from duly.cli.options import DURATION, all_of, include_option, utc_option
@@ -95,6 +95,7 @@ def add(
             "when? Give --every, --cron or --rule; or --no-rule if its handler says when", click.get_current_context()
         )
     app = required_app(named or spec or os.environ.get(ENVIRONMENT) or None, include).app
+    act(app, by)
     task = app[task_name].using(queue=options.pop("queue", None))
     args = _checked(app, task_name, read_pairs(pairs), read_json(json_args))
     _refuse_another(app, task_name, key, tenant)

@@ -31,3 +31,18 @@ SELECT tenant, queue, task, sum(runs)::bigint, sum(succeeded)::bigint, sum(faile
 FROM duly.rollups WHERE period_at >= :from_at::bigint AND period_at < :until_at::bigint
   AND (:tenant::text IS NULL OR tenant = :tenant::text)
 GROUP BY tenant, queue, task ORDER BY tenant, queue, task
+
+-- name: sum_usage [postgres] What ran in each of several periods, divided by what is asked for.
+SELECT width_bucket(period_at, :starts::bigint[]) - 1, CASE WHEN :by_tenant::boolean THEN tenant END, CASE WHEN :by_task::boolean THEN task END, CASE WHEN :by_queue::boolean THEN queue END,
+       sum(runs)::bigint, sum(succeeded)::bigint, sum(failed)::bigint, sum(retried)::bigint, sum(cancelled)::bigint, sum(crashed)::bigint, sum(ran_us)::bigint, sum(waited_us)::bigint
+FROM duly.rollups WHERE period_us IN (60000000, 3600000000) AND period_at >= :from_at::bigint AND period_at < :until_at::bigint
+  AND (:tenant::text IS NULL OR tenant = :tenant::text) AND (:task::text IS NULL OR task = :task::text)
+GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4
+
+-- name: sum_usage [sqlite] What ran in each of several periods, divided by what is asked for.
+SELECT p.key, CASE WHEN :by_tenant THEN r.tenant END, CASE WHEN :by_task THEN r.task END, CASE WHEN :by_queue THEN r.queue END,
+       sum(r.runs), sum(r.succeeded), sum(r.failed), sum(r.retried), sum(r.cancelled), sum(r.crashed), sum(r.ran_us), sum(r.waited_us)
+FROM json_each(:periods) p CROSS JOIN duly.rollups r
+ON r.period_us IN (60000000, 3600000000) AND r.period_at >= json_extract(p.value, '$[0]') AND r.period_at < json_extract(p.value, '$[1]')
+WHERE (:tenant IS NULL OR r.tenant = :tenant) AND (:task IS NULL OR r.task = :task)
+GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4
