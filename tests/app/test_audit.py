@@ -413,3 +413,22 @@ def test_of_a_long_text_the_beginning_is_kept(jobs: Duly) -> None:
     job.edit(args={"text": "b" * 50_000})
     (record,) = jobs.audit()
     assert len((record.after or {})["args"]) == 2_001
+
+
+def test_pauses_and_shares_are_kept(jobs: Duly) -> None:
+    with jobs.acting_as("alice", via="cli"):
+        jobs.pause(queue="mail", reason="the relay is down")
+        jobs.resume(queue="mail")
+        jobs.resume(queue="mail")
+        jobs.set_weight("acme", 3)
+        jobs.set_weight("acme", 3)
+        jobs.set_fair("mail", False)
+    kept = [(row.action, row.subject, row.tenant, row.who, row.reason) for row in reversed(jobs.audit())]
+    assert kept == [
+        ("pause", "queue mail", None, "alice", "the relay is down"),
+        ("resume", "queue mail", None, "alice", None),
+        ("set_weight", None, "acme", "alice", None),
+        ("set_fair", "mail", None, "alice", None),
+    ], "what changed nothing is not kept"
+    jobs.pause(task="work", by="bob")
+    assert jobs.paused()[0].by == jobs.audit()[0].who == "bob"

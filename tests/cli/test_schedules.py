@@ -386,10 +386,13 @@ def test_a_worker_says_how_many_recurring_jobs_the_code_declares(sqlite_project:
 
 def test_bytes_that_are_no_text_are_refused(project: Project) -> None:
     project.ok("schedules", "add", "app.py", "add", "x=1", "--every", "1h")
-    for words in (["show", "\udcff"], ["list", "--task", "\udcff"], ["edit", "add", "--description", "\udcff"]):
+    for words in (["show", "\udcff"], ["list", "--task", "\udcff"]):
         answer = project.duly("schedules", *words)
         assert answer.code == 2
         assert "not text in UTF-8" in answer.err
+    answer = project.duly("schedules", "edit", "add", "--description", "\udcff")
+    assert answer.code == 2
+    assert "description must not contain a lone surrogate" in answer.err
 
 
 def test_a_group_without_a_command_prints_its_help(bare: Project) -> None:

@@ -24,7 +24,8 @@ import pytest
 from duly.domain.clock import SystemClock
 from duly.domain.errors import ConfigurationError, DatabaseError, DatabaseUnavailable, UnsupportedDatabase
 from duly.domain.ids import uuid7, uuid7_many
-from duly.domain.records import Lane, NewJob
+from duly.domain.records import Filter, Lane, NewJob
+from duly.domain.states import State
 from duly.store import filesystem, ops_enqueue, sqlite
 from duly.store.call import Call, Dialect, Op
 from duly.store.database import Hint
@@ -884,3 +885,17 @@ def test_one_job_is_found_without_looking_at_all_the_others(sqlite_url: str) -> 
     with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as connection:
         steps = [str(row[3]) for row in connection.execute(f"EXPLAIN QUERY PLAN {plan}", ("x", "x"))]
     assert [step for step in steps if step.startswith("SCAN") and "places" not in step] == []
+
+
+@pytest.mark.parametrize("state", [None, State.QUEUED, State.SCHEDULED, State.RUNNING, State.SUCCEEDED, State.DISABLED])
+def test_a_page_of_a_list_looks_up_its_jobs_by_key(sqlite_url: str, state: State | None) -> None:
+    """The view of places would otherwise be made whole for each page."""
+    store = Store.open(sqlite_url)
+    store.enqueue_many(NewJob(id=uuid7(), task="t", args="{}"), [(uuid7(), "{}", None) for _ in range(5)])
+    compiled = Compiled(Dialect.SQLITE, "question", "duly", server_clock=False)
+    with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as connection:
+        sql, _ = compiled.get("jobs_of")
+        plan = [str(row[3]) for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}", ["[]"] * sql.count("?"))]
+    assert not [line for line in plan if line.startswith("SCAN duly_")], plan
+    assert len(store.find(Filter(state=state, limit=3))) == (3 if state in (None, State.QUEUED) else 0)
+    store.close()

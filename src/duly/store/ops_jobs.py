@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from operator import attrgetter
 
 from duly.domain.audit import Actor
 from duly.domain.ids import is_job_id
@@ -238,8 +237,18 @@ def release_parked(dialect: Dialect, task: str, fingerprint: str, n: int) -> Op[
 _LISTS = {State.SCHEDULED: "list_scheduled", State.RUNNING: "list_running", State.DISABLED: "list_disabled"}
 
 
-def find(wanted: Filter) -> Op[list[JobRecord]]:
+def find(dialect: Dialect, wanted: Filter) -> Op[list[JobRecord]]:
     """List jobs, newest first (finished ones by when they finished)."""
+    ids = yield from _page(wanted)
+    if not ids:
+        return []
+    rows = yield Call("jobs_of", {"ids": ids if dialect is Dialect.POSTGRES else json.dumps(ids)})
+    found = {record.id: record for record in map(job_record, rows)}  # one may have moved on since its page was found
+    return [found[each] for each in ids if each in found and wanted.state in (None, found[each].state)]
+
+
+def _page(wanted: Filter) -> Op[list[str]]:
+    """Which jobs are on a page of a list."""
     params: dict[str, Value] = {
         "state": wanted.state,
         "task": wanted.task,
@@ -253,8 +262,8 @@ def find(wanted: Filter) -> Op[list[JobRecord]]:
     }
     if wanted.state is not State.QUEUED:
         name = "list_jobs" if wanted.state is None else _LISTS.get(wanted.state, "list_ended")
-        return [job_record(row) for row in (yield Call(name, params))]
+        return [str(row[0]) for row in (yield Call(name, params))]
     page = params | {"limit": wanted.limit + wanted.offset, "offset": 0}
     found = [*(yield Call("list_waiting", page)), *(yield Call("list_parked", page))]
-    newest = sorted((job_record(row) for row in found), key=attrgetter("id"), reverse=True)
+    newest = sorted((str(row[0]) for row in found), reverse=True)
     return newest[wanted.offset : wanted.offset + wanted.limit]

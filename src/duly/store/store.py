@@ -55,6 +55,7 @@ from duly.store import (
     ops_audit,
     ops_claim,
     ops_enqueue,
+    ops_gates,
     ops_jobs,
     ops_results,
     ops_settle,
@@ -405,41 +406,49 @@ class Store:
     # -- gates ------------------------------------------------------------------------------------------------
 
     def pause(
-        self, scope: str, name: str, *, by: str | None, reason: str | None, until: int | None, for_us: int | None
+        self,
+        scope: str,
+        name: str,
+        *,
+        by: str | None,
+        reason: str | None,
+        until: int | None,
+        for_us: int | None,
+        actor: Actor | None = None,
     ) -> None:
         """Close a gate: from now on no claim takes a job of that queue, task or tenant."""
-        params = {"scope": scope, "name": name, "by": by, "reason": reason, "until": until, "for_us": for_us}
-        self._one(Call("pause_gate", params))
+        self.database.write(
+            lambda: ops_gates.pause(scope, name, by=by, reason=reason, until=until, for_us=for_us, actor=actor)
+        )
         if until is not None or for_us is not None:
             self.poke(Hint("due"))
 
-    def resume(self, scope: str, name: str) -> bool:
+    def resume(self, scope: str, name: str, *, actor: Actor | None = None) -> bool:
         """Open a gate. Returns whether it was closed."""
-        rows = self.database.write(lambda: _rows(Call("resume_gate", {"scope": scope, "name": name})), atomic=False)
+        was = self.database.write(lambda: ops_gates.resume(scope, name, actor=actor))
         self.poke(Hint("look"))
-        return bool(rows)
+        return was
 
     def paused(self) -> list[Pause]:
         """What is paused at this moment."""
-        return [Pause._make(row) for row in self.database.read(lambda: _rows(Call("paused_gates")))]
+        return self.database.read(ops_gates.paused)
 
     def weights(self) -> dict[str, float]:
         """How much of a shared queue tenants may have; those not named have 1."""
-        rows = self.database.read(lambda: _rows(Call("weights")))
-        return {str(name): float(str(weight)) for name, weight in rows}
+        return self.database.read(ops_gates.weights)
+
+    def set_weight(self, tenant: str, weight: float, *, actor: Actor | None = None) -> None:
+        """Say how much of a shared queue a tenant may have."""
+        self.database.write(lambda: ops_gates.set_weight(tenant, weight, actor=actor))
+        self.poke(Hint("look"))
 
     def unfair_queues(self) -> set[str]:
         """The queues in which tenants do not take turns."""
-        return {str(row[0]) for row in self.database.read(lambda: _rows(Call("unfair_queues")))}
+        return self.database.read(ops_gates.unfair_queues)
 
-    def set_fair(self, queue: str, fair: bool) -> None:
+    def set_fair(self, queue: str, fair: bool, *, actor: Actor | None = None) -> None:
         """Say whether tenants take turns in a queue."""
-        self._one(Call("set_fair", {"queue": queue, "fair": fair}))
-        self.poke(Hint("look"))
-
-    def set_weight(self, tenant: str, weight: float) -> None:
-        """Say how much of a shared queue a tenant may have."""
-        self._one(Call("set_weight", {"name": tenant, "weight": weight}))
+        self.database.write(lambda: ops_gates.set_fair(queue, fair, actor=actor))
         self.poke(Hint("look"))
 
     def reopen(self) -> bool:
@@ -544,7 +553,7 @@ class Store:
 
     def find(self, wanted: Filter) -> list[JobRecord]:
         """List jobs, newest first."""
-        return self.database.read(lambda: ops_jobs.find(wanted))
+        return self.database.read(lambda: ops_jobs.find(self.dialect, wanted))
 
     def runs_of(self, job_id: str) -> list[RunRecord]:
         """Every run of a job, first to last."""

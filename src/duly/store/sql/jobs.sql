@@ -1,7 +1,5 @@
 -- name: get_job One job with the place it stands in.
-SELECT j.id, j.task, j.queue, j.tenant, j.args::text, j.priority, j.max_attempts, j.retry, j.timeout_us, j.expires_at, j.created_at,
-       j.enqueued_by, j.unique_key, j.tags, j.headers, p.state, p.run_at, p.token, p.attempt, p.crashes, p.claimed_at, p.finished_at,
-       p.worker_id, p.cancel_at, p.progress, p.progress_text, p.reason, p.detail
+@job_columns
 FROM duly.jobs j LEFT JOIN (SELECT * FROM duly.places WHERE id = :id::uuid) p ON p.id = j.id WHERE j.id = :id::uuid
 
 -- name: ended_states How these jobs ended, those that have.
