@@ -79,7 +79,9 @@ class Ledger:
         """The lines so far, those of one event or one name if asked."""
         if not self.path.exists():
             return []
-        found = [Entry(*json.loads(line)) for line in self.path.read_text().splitlines()]
+        text = self.path.read_text()
+        whole = text[: text.rfind("\n") + 1]  # of a line that is being written, only a part may be there yet
+        found = [Entry(*json.loads(line)) for line in whole.splitlines()]
         return [each for each in found if event in (None, each.event) and name in (None, each.name)]
 
     def count(self, event: str | None = None, name: str | None = None) -> int:

@@ -63,7 +63,8 @@ class Ledger:
         """Every run, in the order in which they began."""
         found: dict[tuple[str, int], LedgerRun] = {}
         text = self.path.read_text() if self.path.exists() else ""
-        for line in map(json.loads, text.splitlines()):
+        whole = text[: text.rfind("\n") + 1]  # of a line that is being written, only a part may be there yet
+        for line in map(json.loads, whole.splitlines()):
             event, at = line.pop("event"), line.pop("at")
             if event == "began":
                 found[line["place"], line["fence"]] = LedgerRun(**line, began=at)

@@ -98,7 +98,7 @@ def explain_postgres(url: str, calls: list[Call]) -> dict[str, str]:
 
 
 def explain_sqlite(url: str, calls: list[Call]) -> dict[str, str]:
-    compiled = Compiled(Dialect.SQLITE, "numbered", "duly", server_clock=False)
+    compiled = Compiled(Dialect.SQLITE, "question", "duly", server_clock=False)
     plans = {}
     with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
         for call in calls:
