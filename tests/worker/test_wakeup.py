@@ -7,6 +7,7 @@ import sqlite3
 import statistics
 import threading
 import time
+from datetime import UTC, datetime
 from typing import Any
 
 import psycopg
@@ -280,3 +281,21 @@ def test_what_becomes_due_wakes_another_worker_where_the_one_that_promotes_it_ha
                     free.set()
         finally:
             free.set()
+
+
+def test_jobs_that_become_due_all_the_time_do_not_keep_each_other_from_starting(jobs: Duly) -> None:
+    """There is always one more that has just become due: those before it must start all the same."""
+    started: list[float] = []
+
+    @jobs.task
+    def work() -> None:
+        started.append(time.time())
+
+    first = time.time() + 2.5
+    for n in range(1_500):
+        due = datetime.fromtimestamp(first + n * 0.0005, UTC)
+        work.using(run_at=due).enqueue()
+    assert time.time() < first, "they were stored before the first is due"
+    with jobs.worker():
+        eventually(lambda: len(started) == 1_500, within=15)
+    assert min(started) - first < 0.4, "not only when the last had become due"

@@ -25,6 +25,9 @@ LOOK_WHILE_BUSY = 1.0
 LOOK_FOR_LANES, LOOK_COST = 0.05, 30.0
 """How often a busy worker looks for lanes that nobody told it of; less often where a look takes long."""
 PROMOTE = 1_000
+BREATH = 0.002
+"""How long jobs that become due are let come together before the next are put into their lanes."""
+OTHERS_AT_IT = 0.05
 FEW_HINTS = 16
 SUSPECT_PATIENCE = 5.0
 SUSPECT_AT_LAST = 30.0
@@ -70,6 +73,8 @@ class Claimer:
         self._look = True
         self._next_look = self._looked_at = self._look_took = 0.0
         self._next_due = 0.0
+        self._more_due = False
+        """Whether the last time we asked, something was due: then there may be more."""
         self._idle_on_record = True
         self._busy_since: float | None = None
         self._suspect_since: float | None = None
@@ -137,28 +142,28 @@ class Claimer:
         return 0.2
 
     def _promote(self, now: float) -> bool:
-        """Put jobs whose time has come into their lanes, ask when the next is due. Returns whether there were any."""
+        """Put jobs whose time has come into their lanes, ask when the next is due. Returns whether there were any.
+
+        One batch at a time, and then a breath: where jobs become due all the time there is always one more.
+        """
         if now < self._next_due:
             return False
-        any_moved = False
-        while True:
-            due = self._store.next_due_us()
-            if due is None or due > 0:
-                break
-            if self._store.reopen():
-                any_moved = True
-                continue
-            moved = self._store.spawn() + self._store.promote(PROMOTE)
-            for queue, tenant, task, rank, _ in moved:
-                if queue in self._lanes:
-                    self._lanes[queue].hint(tenant, task, rank)
-            any_moved = any_moved or bool(moved)
-            self._tell_others(moved)
-            if not moved:  # others are at it
-                due = 50_000
-                break
-        self._next_due = now + (3600.0 if due is None else max(0.0, due / 1e6))
-        return any_moved
+        due = self._store.next_due_us()
+        self._more_due = due is not None and due <= 0
+        if not self._more_due:
+            self._next_due = now + (3600.0 if due is None else due / 1e6)
+            return False
+        opened = self._store.reopen()
+        moved = self._store.spawn() + self._store.promote(PROMOTE)
+        for queue, tenant, task, rank, _ in moved:
+            if queue in self._lanes:
+                self._lanes[queue].hint(tenant, task, rank)
+        self._tell_others(moved)
+        if not moved and not opened:
+            self._next_due = now + OTHERS_AT_IT
+            return False
+        self._next_due = now + BREATH
+        return True
 
     def _tell_others(self, moved: list[tuple[str, str, str, int, int]]) -> None:
         """Wake others for what this worker has put into lanes and cannot take: it does not know it, or has no room."""
@@ -339,7 +344,7 @@ class Claimer:
             self._store.set_idle(self._worker_id, True)
             self._idle_on_record, self._look = True, True
             return 0.0
-        self.empty = all(lanes.after is None for lanes in self._lanes.values())
+        self.empty = not self._more_due and all(lanes.after is None for lanes in self._lanes.values())
         return max(0.0, min(self._next_look, self._next_due) - now)
 
     def _give_back_stale(self, now: float) -> None:
