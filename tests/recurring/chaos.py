@@ -99,8 +99,7 @@ def torment(url: str, *, seconds: float, processes: int, seed: int) -> Report:
             if workers[n].pid in paused:
                 continue
             if chance.random() < 0.5:
-                workers[n].kill()
-                workers[n].wait()
+                _end(workers[n])
                 workers[n] = _start(url)
                 kills += 1
             else:
@@ -112,9 +111,7 @@ def torment(url: str, *, seconds: float, processes: int, seed: int) -> Report:
         _catch_up(jobs, job.id, first, expected)
     finally:
         for each in workers:
-            each.send_signal(signal.SIGCONT)
-            each.kill()
-            each.wait()
+            _end(each)
     accepted = Counter(round(tick - first) for tick in _ticks(jobs, job.id))
     started = len(jobs.get(job.id).runs)
     assert jobs.get(job.id).state in (State.SCHEDULED, State.QUEUED, State.RUNNING)
@@ -143,6 +140,13 @@ def _start(url: str) -> subprocess.Popen[bytes]:
         stdin=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
     )
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()  # a process that stands still is ended too
+    process.wait()
+    assert process.stdin is not None
+    process.stdin.close()
 
 
 def _wake(workers: list[subprocess.Popen[bytes]], paused: dict[int, float], *, all_of_them: bool = False) -> None:
