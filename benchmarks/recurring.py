@@ -108,6 +108,85 @@ def growth(place: Place, scale: float) -> Found:
     return {"samples": [*samples[: -1 : max(1, len(samples) // 8)], samples[-1]]}
 
 
+def markdown(results: Found) -> str:
+    """The page for the documentation."""
+    on = {
+        kind: {name: results.get(f"{name} {kind}", {}) for name in WORK} for kind in ("postgresql", "sqlite")
+    }
+
+    def row(title: str, show: Callable[[dict[str, Found]], str]) -> str:
+        return f"| {title} | {_or_dash(show, on['postgresql'])} | {_or_dash(show, on['sqlite'])} |"
+
+    rows = [
+        "| | PostgreSQL | SQLite |",
+        "|---|---|---|",
+        row(
+            "a lone job due in 3 s: worst lateness",
+            lambda found: f"{found['lone']['worst_ms']} ms",
+        ),
+        row("start-up with declared jobs", lambda found: f"{found['declared']['declared']:,}"),
+        row("... the first time", lambda found: f"{found['declared']['first_s']} s"),
+        row("... again", lambda found: f"{found['declared']['again_s']} s"),
+        row("rows for the verbs", lambda found: f"{found['verbs']['rows']:,}"),
+        *(
+            row(
+                f"{verb}, median for the caller",
+                lambda found, verb=verb: f"{found['verbs'][verb]['median_ms']} ms",
+            )
+            for verb in ("lookup", "disable", "enable")
+        ),
+        *(
+            row(
+                f"{verb}, in the server",
+                lambda found, verb=verb: f"{found['verbs']['server'][f'{verb}_ms']} ms",
+            )
+            for verb in ("lookup", "disable", "enable")
+        ),
+        row("table scans of the verbs", lambda found: str(len(found["verbs"]["server"]["table_scans"]))),
+        row(
+            "due per second, for a minute",
+            lambda found: f"{found['keep-up']['due_per_second']:,}",
+        ),
+        *(
+            row(
+                f"... started within {at}", lambda found, at=at: f"{found['keep-up']['percent_within'][at]} %"
+            )
+            for at in ("20ms", "100ms", "500ms", "1s")
+        ),
+        row("1,000 jobs due again at once, retention 5 s: runs", lambda found: f"{_last(found)['runs']:,}"),
+        row("... in seconds", lambda found: str(_last(found)["second"])),
+        row("... rows in `jobs`", lambda found: f"{_last(found)['jobs']:,}"),
+        row("... size of all tables in MB, as it went", _sizes),
+    ]
+    return PAGE + "\n".join(rows) + "\n"
+
+
+PAGE = """# Recurring jobs at scale
+
+Written by `python benchmarks/recurring.py --markdown docs/benchmarks-recurring.md`: one worker process at
+its defaults, PostgreSQL with fsync on, SQLite with synchronous FULL, client and server on one machine with
+2 cores. Figures in the server are planning and execution time of all statements of a verb. PostgreSQL's
+autovacuum looks at tables once a minute, so their size grows until its first round.
+
+"""
+
+
+def _or_dash(show: Callable[[dict[str, Found]], str], found: dict[str, Found]) -> str:
+    try:
+        return show(found)
+    except KeyError:
+        return "-"
+
+
+def _last(found: dict[str, Found]) -> Found:
+    last: Found = found["growth"]["samples"][-1]
+    return last
+
+
+def _sizes(found: dict[str, Found]) -> str:
+    return ", ".join(str(round(each["megabytes"])) for each in found["growth"]["samples"])
+
+
 WORK: dict[str, Callable[[Place, float], Found]] = {
     "lone": lone,
     "declared": declared,
@@ -122,12 +201,16 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     kinds = ["postgresql", "sqlite"]
-    parser.add_argument("--only", nargs="+", choices=list(WORK), default=list(WORK))
+    parser.add_argument("--only", nargs="*", choices=list(WORK), default=list(WORK))
     parser.add_argument("--databases", nargs="+", choices=kinds, default=kinds)
     parser.add_argument("--scale", type=float, default=1.0)
-    parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="keep the results, beside those already in it"
+    )
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the page for the documentation")
     options = parser.parse_args()
-    results: Found = {}
+    known = options.json is not None and options.json.exists()
+    results: Found = json.loads(options.json.read_text()) if known else {}
     FOLDER.mkdir(exist_ok=True)
     environments = Environments()
     python = environments.python("duly")
@@ -152,6 +235,8 @@ def main() -> None:
                 print(json.dumps({f"{name} {kind}": found}), flush=True)
     if options.json:
         options.json.write_text(json.dumps(results, indent=1) + "\n")
+    if options.markdown:
+        options.markdown.write_text(markdown(results))
 
 
 if __name__ == "__main__":

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from duly.app import Duly
     from duly.domain.recurring import Change, NewRecurring
-    from duly.recurring import RecurringJob, Recurs, Rules
+    from duly.recurring import RecurringJob
+    from duly.recurring_options import Recurs, Rules
     from duly.registered import Registered
     from duly.store.ops_recurring import Recurring, Standing
     from duly.store.store import Store
@@ -102,7 +103,8 @@ class RecurringAdmin:
         connection: object | None = None,
     ) -> RecurringJob:
         """Find one recurring job by its task and key, or raise RecurringJobNotFound."""
-        from duly.recurring import RecurringJob, check_key
+        from duly.recurring import RecurringJob
+        from duly.recurring_options import check_key
 
         name, text = task if isinstance(task, str) else task.name, check_key(key)
         owner = "" if tenant is None else check_tenant(tenant)

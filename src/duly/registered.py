@@ -17,7 +17,8 @@ from duly.domain.errors import AlreadyRegistered, InvalidOption, NotRegistered, 
 from duly.domain.names import check_task_name, check_tenant, check_text
 from duly.domain.signature import Signature
 from duly.domain.text import safe_repr
-from duly.recurring import KEY_BYTES, RecurringJob
+from duly.recurring import RecurringJob
+from duly.recurring_options import KEY_BYTES
 from duly.task import Task
 from duly.worker.context import current_job
 from duly.worker.registry import Kind, TaskDefinition, is_coroutine_function

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
     from duly.app import Duly
     from duly.domain.recurring import NewRecurring
-    from duly.recurring import RecurringJob, Recurs
+    from duly.recurring import RecurringJob
+    from duly.recurring_options import Recurs
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -183,7 +184,7 @@ class Task(Generic[P, R]):
         self, key: object = "", *, declared_in: str | None = None, **options: Unpack[Recurs]
     ) -> NewRecurring:
         """What `recur` would store, checked."""
-        from duly.recurring import describe_new
+        from duly.recurring_options import describe_new
 
         using = self.using(tenant=options.get("tenant"), priority=options.get("priority"))
         if using._options.run_at is not None or using._options.delay is not None or using._options.unique is not None:

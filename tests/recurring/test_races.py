@@ -15,7 +15,7 @@ import pytest
 
 from duly import Conflict, Duly, JobNotFound, RecurringJob
 from duly.domain.records import Claimed, Lane, Settled
-from duly.recurring import edited
+from duly.recurring_options import edited
 from duly.store import ops_claim, ops_recurring_runs, ops_settle, ops_upkeep
 from duly.store.call import Dialect, Op
 from duly.testing import TestClock

@@ -453,6 +453,8 @@ class Store:
 
     def reopen(self) -> bool:
         """Open the gates whose time is over. Returns whether there were any."""
+        if not self.database.read(lambda: _rows(Call("any_pause_over"))):
+            return False
         return bool(self.database.write(lambda: _rows(Call("reopen_gates")), atomic=False))
 
     # -- rescue and upkeep ------------------------------------------------------------------------------------

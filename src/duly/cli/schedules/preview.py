@@ -118,7 +118,7 @@ def _tell(schedule: Schedule, times: list[datetime], now: datetime, *, title: st
 
 
 def _read(rules: tuple[str, ...], options: dict[str, Any]) -> Schedule:
-    from duly.recurring import make_schedule
+    from duly.recurring_options import make_schedule
 
     try:
         make_schedule(rule=list(rules))

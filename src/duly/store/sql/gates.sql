@@ -15,6 +15,9 @@ ON CONFLICT (scope, name) DO UPDATE SET
 -- name: resume_gate Open a gate. Says whether it was closed.
 DELETE FROM duly.gates WHERE scope = :scope::text AND name = :name::text AND paused_at IS NOT NULL RETURNING name
 
+-- name: any_pause_over Whether a gate is still closed though its time is over.
+SELECT 1 FROM duly.gates WHERE paused_at IS NOT NULL AND paused_until <= :now LIMIT 1
+
 -- name: reopen_gates Open the gates whose time is over.
 DELETE FROM duly.gates WHERE paused_at IS NOT NULL AND paused_until <= :now RETURNING scope, name
 
