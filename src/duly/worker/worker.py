@@ -480,6 +480,8 @@ class Worker:
             self._write_down()
         if due is not None:
             self._claimer.due_in(due / 1e6)
+        if self._claimer.bounds.unstamped and self._store.gates.stamp():
+            self._claimer.bounds.forget()
         if lapse is not None:
             self._next_lapse = min(self._next_lapse, now + max(0.0, lapse / 1e6))
 
