@@ -47,7 +47,7 @@ DELETE FROM duly.scheduled WHERE id IN (SELECT value FROM json_each(:ids))
 SELECT LEAST((SELECT min(run_at) FROM duly.scheduled), (SELECT min(paused_until) FROM duly.gates WHERE paused_at IS NOT NULL),
              (SELECT min(blocked_until) FROM duly.gates WHERE blocked_until IS NOT NULL),
              (SELECT min(opens_at) FROM duly.keys WHERE opens_at IS NOT NULL),
-             (SELECT 0 FROM duly.parked WHERE reason = 'arrived' LIMIT 1)) - :now
+             (SELECT 0 FROM duly.parked WHERE reason = 'arrived' LIMIT 1), (SELECT 0 FROM duly.admitted WHERE look LIMIT 1)) - :now
 
 -- name: next_due [sqlite] How long until the next scheduled job is due, a gate opens, or a key; nothing if a job with a key has just come.
 SELECT min(at) - :now FROM (
@@ -55,4 +55,5 @@ SELECT min(at) - :now FROM (
     UNION ALL SELECT min(paused_until) FROM duly.gates WHERE paused_at IS NOT NULL
     UNION ALL SELECT min(blocked_until) FROM duly.gates WHERE blocked_until IS NOT NULL
     UNION ALL SELECT min(opens_at) FROM duly.keys WHERE opens_at IS NOT NULL
-    UNION ALL SELECT * FROM (SELECT 0 FROM duly.parked WHERE reason = 'arrived' LIMIT 1))
+    UNION ALL SELECT * FROM (SELECT 0 FROM duly.parked WHERE reason = 'arrived' LIMIT 1)
+    UNION ALL SELECT * FROM (SELECT 0 FROM duly.admitted WHERE look LIMIT 1))
