@@ -159,7 +159,7 @@ def test_a_rate_that_is_set_by_hand_for_one_key_holds(keyed: Keyed) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "group"), [("send/x", "send"), ("send@acme/x", "send"), ("send/x/y@z", "send"), ("g/a@b", "g")]
+    "key, group", [("send/x", "send"), ("send@acme/x", "send"), ("send/x/y@z", "send"), ("g/a@b", "g")]
 )
 def test_the_group_of_a_key(keyed: Keyed, key: str, group: str) -> None:
     assert group_of(key) == group

@@ -92,7 +92,7 @@ def check_lanes(raw: Raw) -> None:
 
 
 def check_limit_keys(raw: Raw, places: dict[str, str], now: int | None) -> None:
-    """A job with a key is in its lane or runs only if it was let in; no key has more than its slots, nor is forgotten."""
+    """A job with a key is in a lane or runs only if it was let in; no key has more than its slots, nor is forgotten."""
     keys = dict(raw.rows("SELECT id, limit_key FROM duly.jobs WHERE limit_key IS NOT NULL"))
     let_in = {(str(key), str(job_id)) for key, job_id in raw.rows("SELECT key, job_id FROM duly.admitted")}
     for job_id, key in keys.items():
@@ -137,7 +137,8 @@ def check_room(
     if for_good or ends:
         assert not waits, f"key {key} is closed and {waits} of its jobs are in lanes"
         if left and not for_good:
-            assert opens_at is not None and opens_at <= max(ends), f"key {key} opens at {ends}, looked at {opens_at}"
+            assert opens_at is not None, f"key {key} opens at {ends}, and nobody will look"
+            assert opens_at <= max(ends), f"key {key} opens at {ends}, looked at {opens_at}"
         return
     room = [1] + ([] if slots is None else [slots - waits - runs]) + ([] if state is None else [1 - waits - runs])
     if left and min(room) > 0:

@@ -9,7 +9,8 @@ FROM (SELECT DISTINCT hashtext(key) & 1023 AS bucket FROM unnest(:keys::text[]) 
 -- name: admit [postgres] Have the first jobs of these keys stand in their lanes, as many as each has room for; says into which lanes some came.
 -- Of those that have not started, the ones that are not among the first go back; so do all where a key is closed.
 WITH k AS MATERIALIZED (
-    SELECT n.key, s.slots, s.rate_n, s.rate_us, s.burst, GREATEST(COALESCE(o.spent_until, 0), :now) AS spent_until,
+    SELECT n.key, s.slots, s.rate_n, s.rate_us, s.burst, GREATEST(1, s.burst - ceil(s.rate_n * 30000.0 / s.rate_us)) AS at_once,
+           GREATEST(COALESCE(o.spent_until, 0), :now) AS spent_until,
            o.breaker_state IS NOT NULL AS probing,
            COALESCE((o.paused_at IS NOT NULL AND (o.paused_until IS NULL OR o.paused_until > :now)) OR o.blocked_until > :now, false) AS shut
     FROM unnest(:keys::text[]) AS n(key) LEFT JOIN duly.keys o ON o.name = n.key
@@ -26,7 +27,7 @@ WITH k AS MATERIALIZED (
     SELECT k.*, s.tokens, COALESCE(l.unstarted, 0) AS unstarted, l.worst,
            CASE WHEN k.shut THEN 0 ELSE GREATEST(0, LEAST(:most::integer,
                k.slots - COALESCE(l.runs, 0), CASE WHEN k.probing THEN 1 - COALESCE(l.runs, 0) END, s.tokens)) END AS may
-    FROM k CROSS JOIN LATERAL (SELECT floor(k.burst - (k.spent_until - :now)::numeric * k.rate_n / k.rate_us)::integer AS tokens) s
+    FROM k CROSS JOIN LATERAL (SELECT floor(k.at_once - (k.spent_until - :now)::numeric * k.rate_n / k.rate_us)::integer AS tokens) s
     LEFT JOIN (SELECT key, count(waits) AS unstarted, count(runs) AS runs, max(rank) AS worst FROM standing GROUP BY key) l ON l.key = k.key
 ), spare AS MATERIALIZED (
     SELECT b.id FROM room CROSS JOIN LATERAL (
@@ -73,7 +74,7 @@ WITH k AS MATERIALIZED (
     SELECT free.key, free.rate_n, free.rate_us, free.burst,
            CASE WHEN free.tokens <= free.kept + t.n
                      AND (free.kept < free.unstarted OR EXISTS (SELECT 1 FROM duly.parked p WHERE p.mark = free.key AND p.rank IS NOT NULL AND p.id NOT IN (SELECT id FROM pick)))
-                THEN GREATEST(:now + 1000, free.spent_until - (free.burst - free.kept - t.n - 1) * free.rate_us / free.rate_n) END
+                THEN GREATEST(:now + 1000, free.spent_until - (free.at_once::bigint - free.kept - t.n - 1) * free.rate_us / free.rate_n) END
     FROM free CROSS JOIN LATERAL (SELECT count(*) AS n FROM taken WHERE taken.mark = free.key) t
     WHERE free.rate_n IS NOT NULL AND NOT free.shut ORDER BY free.key
     ON CONFLICT (name) DO UPDATE SET
