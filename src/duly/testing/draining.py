@@ -168,7 +168,7 @@ class Drain:
 
     def _get_ready(self) -> None:
         """What a worker does when it starts."""
-        self._app.store.gates.declare(self._tasks.limits())
+        self._app.store.gates.declare(self._tasks.limits(), self._tasks.key_groups())
         for task in self._tasks:
             self._app.store.release_parked(task.name, task.signature.fingerprint)
         declare(self._app.store, self._app.registry)
