@@ -70,6 +70,7 @@ class Claimer:
         self._gathered: list[list[Run]] = []
         self._hints: list[Hint] = []
         self._came_in: list[tuple[str, str, str, int, int]] = []
+        self._freed = False
         self._look = True
         self._next_look = self._looked_at = self._look_took = 0.0
         self._next_due = 0.0
@@ -91,6 +92,10 @@ class Claimer:
         """Take hints from the listener."""
         self._hints += hints
 
+    def freed(self) -> None:
+        """Something that ran here under a limit has ended."""
+        self._freed = True
+
     def let_in(self, lanes: list[tuple[str, str, str, int, int]]) -> None:
         """Jobs came in where others with their keys have ended."""
         self._came_in += lanes
@@ -104,6 +109,9 @@ class Claimer:
         if came_in:
             self._learn_of(came_in)
         hints, self._hints = self._hints, []
+        if hints or self._freed:
+            self._freed = False
+            self.bounds.freed()
         for hint in hints:
             lanes = self._lanes.get(hint.queue)
             if hint.kind == "jobs" and lanes is not None and hint.task:
@@ -308,7 +316,8 @@ class Claimer:
         )
         if not jobs:
             self.bounds.doubt()
-        lanes.claimed(picked, jobs, time.monotonic() - asked, asked=n, shares=shares)
+        took = time.monotonic() - asked
+        lanes.claimed(picked, jobs, took, asked=n, shares=shares, limited=bool(bound))
         self._start(kind, lanes.queue, jobs, leased_at, bound, mixed=shares is not None)
         return Counter(job.tenant for job in jobs)
 
