@@ -125,7 +125,7 @@ def test_a_server_that_its_user_cannot_reach_is_copied(tmp_path: Path) -> None:
 
 
 def test_a_thread_left_running_fails_its_test(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'src'}{os.pathsep}{ROOT}")
     pytester.makeconftest("from tests.conftest import no_thread_of_ours_is_left  # noqa: F401")
     pytester.makepyfile(
         """
