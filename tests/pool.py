@@ -101,7 +101,7 @@ class PostgresDatabases:
     def __init__(self, server: PostgresServer, prepare: Callable[[str], None]) -> None:
         self.server = server
         self._prepare = prepare
-        self._admin: psycopg.Connection | None = None
+        self._admin = psycopg.connect(server.url(), autocommit=True)
         self._numbers = itertools.count(1)
         self._free: deque[Database] = deque()
         self._cleaner: Cleaner | None = None
@@ -110,12 +110,14 @@ class PostgresDatabases:
     @contextmanager
     def fresh(self, *, prepared: bool) -> Iterator[str]:
         """Yield the URL of a database: migrated, or without any table."""
+        self._connect()
         database = self._take() if prepared else self._make("template1")
         passed = False
         try:
             yield self.server.url(database.name)
             passed = True
         finally:
+            self._connect()
             leaked = self._lingering_connections(database.name) if passed else []
             if prepared and passed and not leaked:
                 self._give_back(database)
@@ -129,8 +131,7 @@ class PostgresDatabases:
 
     def close(self) -> None:
         """End the session's own connection, and the server."""
-        if self._admin is not None:
-            self._admin.close()
+        self._admin.close()
         self.server.remove()
 
     def _take(self) -> Database:
@@ -192,19 +193,17 @@ class PostgresDatabases:
 
     def _ask(self, query: LiteralString, *values: str) -> list[object]:
         """Return the first column of the answer."""
-        return [row[0] for row in self._connection().execute(query, values or None).fetchall()]
+        return [row[0] for row in self._admin.execute(query, values or None).fetchall()]
 
     def _execute(self, statement: LiteralString, *names: str) -> None:
-        self._connection().execute(sql.SQL(statement).format(*map(sql.Identifier, names)))
+        self._admin.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))
 
-    def _connection(self) -> psycopg.Connection:
-        """A connection that lasts, made again if a test has ended it."""
-        if self._admin is not None and not self._admin.closed:
-            with suppress(psycopg.OperationalError):
-                self._admin.execute("")
-                return self._admin
+    def _connect(self) -> None:
+        """Have a connection that lasts; if a test has ended it, another."""
+        with suppress(psycopg.OperationalError):
+            self._admin.execute("")
+            return
         self._admin = psycopg.connect(self.server.url(), autocommit=True)
-        return self._admin
 
 
 class Cleaner:
@@ -223,7 +222,7 @@ class Cleaner:
 
     def clean(self, url: str) -> bool:
         """Make the database as new, or say that it cannot be done."""
-        with psycopg.connect(url, autocommit=True, prepare_threshold=None) as connection:
+        with psycopg.connect(url, autocommit=True, options="-c allow_system_table_mods=on") as connection:
             # A session reports what it wrote before it ends, and the sessions of the test have ended.
             if connection.execute(WRITES, [FIRST_OF_OURS, self._kept]).fetchall() != [(0,)]:
                 return False
@@ -232,7 +231,6 @@ class Cleaner:
             if used:
                 names = sql.SQL(", ").join(each.identifier for each in used)
                 connection.execute(sql.SQL("TRUNCATE {}").format(names))
-                connection.execute("SET allow_system_table_mods = on")
                 new = self._relations
                 connection.execute(
                     FORGET_STATISTICS,
