@@ -191,7 +191,8 @@ def test_a_registration_wakes_idle_processes_at_once_and_a_new_schedule_all_that
     office: Office,
 ) -> None:
     anna, ben = office.open("anna", "ben")
-    time.sleep(1)  # they have gone to sleep; without a word they look again after 10 s
+    with opened(office.url) as seen:  # they have gone to sleep; without a word they look again after 10 s
+        eventually(lambda: [worker.idle for worker in seen.workers()] == [True, True], within=15)
     anna.say("register acme/report 200ms work 0.01")
     eventually(lambda: len(office.runs("acme/report")) >= 2, within=4)
 
