@@ -280,9 +280,10 @@ ROWS: list[tuple[str, str, Callable[[Found], str]]] = [
 
 PAGE = """# Limits, keys and fair shares under load
 
-Written by `python benchmarks/limits.py --markdown docs/benchmarks-limits.md`: PostgreSQL with fsync on, SQLite with
-synchronous FULL, client and server on one machine with 2 cores. One worker process unless said otherwise. Live runs
-and starts are from what the handlers themselves wrote, by one clock; a run that was killed ends at its kill.
+Written by `python benchmarks/limits.py --markdown docs/benchmarks-limits.md`: PostgreSQL with fsync on,
+SQLite with synchronous FULL, client and server on one machine with 2 cores. One worker process unless said
+otherwise. Live runs and starts are from what the handlers themselves wrote, by one clock; a run that was
+killed ends at its kill.
 
 """
 

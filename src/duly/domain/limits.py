@@ -92,7 +92,7 @@ class Rate(NamedTuple):
 
     @property
     def at_once(self) -> int:
-        """How many may be claimed at once: a start may come a little after its claim; what may come then is kept back."""
+        """How many may be claimed at once: less than the burst by what may come while a claim becomes a start."""
         return max(1, (self.burst or 1) - -(-self.n * LATE_US // self.per_us))
 
     def window(self, now: int) -> int:

@@ -129,8 +129,7 @@ def room(gates: Iterable[Gate], most: int) -> Op[tuple[int, list[Gate]]]:
         if not rows:
             continue
         slots, rate_n, rate_us, burst, spent_until, used, now, live, meters_keys = (
-            None if v is None else int(v)
-            for v in rows[0]  # type: ignore[call-overload]
+            None if value is None else int(str(value)) for value in rows[0]
         )
         if slots is not None:
             most = min(most, slots - (live or 0))
