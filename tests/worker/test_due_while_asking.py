@@ -12,7 +12,6 @@ from duly.worker.claimer import Claimer
 from tests.helpers import eventually, opened
 
 
-@pytest.mark.xfail(strict=True, reason="Claimer._promote overwrites what due_in() noted while it asked the database")
 def test_a_retry_settled_while_the_claimer_asks_what_is_due_runs_at_once(
     pg_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,7 +7,7 @@ itself now and then, since hints may be lost.
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Mapping
 
 from duly.domain.records import HOLD, Claimed, Lane
@@ -74,6 +74,7 @@ class Claimer:
         self._look = True
         self._next_look = self._looked_at = self._look_took = 0.0
         self._next_due = 0.0
+        self._dues: deque[float] = deque()
         self._more_due = False
         """Whether the last time we asked, something was due: then there may be more."""
         self._idle_on_record = True
@@ -101,10 +102,12 @@ class Claimer:
         self._came_in += lanes
 
     def due_in(self, seconds: float) -> None:
-        """Something this worker settled becomes due soon."""
-        self._next_due = min(self._next_due, time.monotonic() + seconds)
+        """Something this worker settled becomes due soon. Noted aside: the claimer may be asking for the next one."""
+        self._dues.append(time.monotonic() + seconds)
 
     def _take_hints(self) -> None:
+        while self._dues:
+            self._next_due = min(self._next_due, self._dues.popleft())
         came_in, self._came_in = self._came_in, []
         if came_in:
             self._learn_of(came_in)
