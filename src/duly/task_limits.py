@@ -71,7 +71,7 @@ def key_of(task: TaskDefinition, tenant: str, bound: Mapping[str, Any]) -> str |
     value = "" if limits.key is None else _call(task, limits.key, bound)
     if value is None:
         return None
-    own = f"{task.name}@{tenant.replace('/', '|')}" if tenant else task.name
+    own = f"{task.name}@{tenant.replace('%', '%25').replace('/', '%2F')}" if tenant else task.name
     return f"{limits.group or own}/{check_text(value, 'concurrency_key', KEY_BYTES)}"
 
 

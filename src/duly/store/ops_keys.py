@@ -270,10 +270,12 @@ def set_limit(dialect: Dialect, key: str, says: Says, *, actor: Actor | None) ->
 def rearrange(dialect: Dialect, group: str, after: str) -> Op[str | None]:
     """What a group says has changed: let in anew the next of its keys. Returns where to go on; None at the end."""
     span: dict[str, Value] = {"after": after, "before": f"{group}A", "n": PAGE}  # '/' and '@' sort before 'A'
-    found = {str(row[0]) for row in (yield Call("busy_keys", span))}
-    found |= {str(row[0]) for row in (yield Call("waiting_keys", span))}
-    keys = sorted(key for key in found if group_of(key) == group)[:PAGE]
-    if found:
+    busy, waiting = (yield Call("busy_keys", span)), (yield Call("waiting_keys", span))
+    pages = [[str(row[0]) for row in page] for page in (busy, waiting)]
+    end = min((page[-1] for page in pages if len(page) == PAGE), default=None)
+    found = {key for page in pages for key in page if end is None or key <= end}
+    keys = sorted(key for key in found if group_of(key) == group)
+    if keys:
         yield from lock(dialect, keys)
         yield from admit(dialect, keys)
-    return max(keys) if len(keys) == PAGE else (max(found) if len(found) >= PAGE else None)
+    return end
