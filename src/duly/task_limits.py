@@ -92,6 +92,8 @@ def read_says(
     *, slots: int | None, rate: object, burst: int | None, most_waiting: int | None, least_slots: int = 0
 ) -> Says:
     """Read and check limits that are set by hand."""
+    if burst is not None and rate is None:
+        raise InvalidOption("burst says how many of a rate may start at once: give rate too")
     if slots is None and rate is None and most_waiting is None:
         raise InvalidOption("say how many may run (concurrency=), start (rate=) or wait (most_waiting=)")
     says = Says.limits(
