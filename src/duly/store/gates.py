@@ -91,6 +91,10 @@ class Gates:
         """Everything that is limited: how many may run, start or wait."""
         return self._database.read(ops_limits.limits)
 
+    def special_keys(self, n: int = 1_000) -> list[Limit]:
+        """Keys that have a word of their own, are blocked, or whose breaker is not closed."""
+        return self._database.read(lambda: ops_limits.special_keys(n))
+
     def set_limit(self, scope: str, name: str, says: Says, *, actor: Actor | None = None) -> Says:
         """State a limit by hand: it holds whatever the code declares. Returns what was said before."""
 

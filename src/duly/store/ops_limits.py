@@ -23,6 +23,11 @@ def limits() -> Op[list[Limit]]:
     return [limit_of(row) for row in (yield Call("limits"))]
 
 
+def special_keys(n: int) -> Op[list[Limit]]:
+    """Keys that have a word of their own, are blocked, or whose breaker is not closed."""
+    return [limit_of(row) for row in (yield Call("special_keys", {"n": n}))]
+
+
 def limit_of(row: Row) -> Limit:
     """A row of the `limits` statement."""
     return Limit(str(row[0]), str(row[1]), _says(row[2:10]), *row[10:])  # type: ignore[arg-type]

@@ -257,6 +257,13 @@ SELECT name, own_slots, own_rate, rate_n, rate_us, burst, spent_until, opens_at,
        blocked_reason, paused_at, paused_until, paused_by, paused_reason
 FROM duly.keys WHERE name = :key::text
 
+-- name: special_keys Keys that have a word of their own, are blocked, or whose breaker is not closed; in the columns of `limits`.
+SELECT 'key', name, own_slots, CASE WHEN own_rate THEN rate_n END, CASE WHEN own_rate THEN rate_us END, CASE WHEN own_rate THEN burst END,
+       NULL, false, NULL, false, own_slots IS NOT NULL OR own_rate, true, spent_until, 0, CASE WHEN blocked_until > :now THEN blocked_until END,
+       CASE WHEN breaker_state = 'probing' THEN 'circuit breaker: one job is tried' WHEN blocked_until > :now THEN blocked_reason END,
+       paused_at, paused_until, NULL
+FROM duly.keys WHERE own_slots IS NOT NULL OR own_rate OR breaker_state IS NOT NULL OR blocked_until > :now ORDER BY name LIMIT :n::integer
+
 -- name: set_key_limit What one key says beside its group.
 INSERT INTO duly.keys (name, own_slots, own_rate, rate_n, rate_us, burst, opens_at)
 VALUES (:key::text, :slots::integer, :own_rate::boolean, :rate_n::integer, :rate_us::bigint, :burst::integer, :now)
