@@ -7,6 +7,7 @@ never too much. What is known here is read again when somebody says so, when a c
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 from duly.domain.limits import Gate, Limit
 from duly.store.gates import Gates
@@ -33,6 +34,7 @@ class Bounds:
         self._opens: dict[Bound, float] = {}
         """When, on the monotonic clock, to try again where a rate was used up or a limit was full."""
         self._full: set[Bound] = set()
+        self._metered: set[str] = set()
         self._stale = True
         self._read_at = float("-inf")
         self.weights: dict[str, float] = {}
@@ -57,15 +59,31 @@ class Bounds:
         if time.monotonic() - self._read_at >= READ_AT_MOST:
             self._stale = True
 
-    def refresh(self) -> None:
-        """Read if what we know may be out of date."""
-        if self._stale:
-            self._stale = False
-            self.weights, self._unfair = self._gates.weights(), self._gates.unfair_queues()
-            self._limits = {limit.gate: limit for limit in self._gates.limits() if limit.binds_claims}
-            self._bound = {}
-            self._tight = {}
-            self._read_at = time.monotonic()
+    def refresh(self) -> bool:
+        """Read if what we know may be out of date. Returns whether it was read."""
+        if not self._stale:
+            return False
+        self._stale = False
+        self.weights, self._unfair = self._gates.weights(), self._gates.unfair_queues()
+        found = self._gates.limits()
+        self._limits = {limit.gate: limit for limit in found if limit.binds_claims}
+        self._metered = {limit.name for limit in found if limit.scope == "keys" and limit.says.meters_keys}
+        self._bound = {}
+        self._tight = {}
+        self._read_at = time.monotonic()
+        return True
+
+    def meter_keys(self, groups: Mapping[str, str]) -> None:
+        """Where a rate was set by hand for keys that several tasks share, only who knows the tasks can say which.
+
+        `groups`: whose keys the jobs of each task have.
+        """
+        for group in self._metered:
+            tasks = [task for task, its in groups.items() if its == group]
+            said = [self._limits.get(("task", task)) for task in tasks]
+            if not all(limit is not None and limit.says.meters_keys for limit in said):
+                self._gates.meter_keys(group, tasks)
+                self._stale = True
 
     def shared(self, queue: str) -> bool:
         """Whether tenants take turns in a queue."""

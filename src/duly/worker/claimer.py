@@ -143,7 +143,8 @@ class Claimer:
         if self.paused or self.used_up:
             return 1.0
         self._take_hints()
-        self.bounds.refresh()
+        if self.bounds.refresh():
+            self.bounds.meter_keys(self._registry.key_groups())
         now = time.monotonic()
         if now >= self._next_look or self.bounds.one_opens(now):
             self._look = True
