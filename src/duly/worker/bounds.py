@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from duly.domain.limits import Gate, Limit
 from duly.store.gates import Gates
+from duly.worker.slots import Pool
 
 READ_AT_MOST = 1.0
 TIGHT = 1.0
@@ -99,15 +100,22 @@ class Bounds:
             bound = self._bound[key] = tuple(gate for gate in gates if gate in self._limits)
         return bound
 
-    def most(self, bound: Bound, free: int, room: int) -> int:
-        """How many to ask for: no more than the limits ever allow; with a rate or a full limit, no supply ahead."""
+    def most(self, bound: Bound, pool: Pool, room: int) -> int:
+        """How many to ask for: no more than the limits ever allow; with a rate or a full limit, no supply ahead.
+
+        A supply is counted under the limit too, so that it takes no more than half of it.
+        """
         says = [self._limits[gate].says for gate in bound if gate in self._limits]
-        slots = min((each.slots for each in says if each.slots is not None), default=room)
-        if self.rated(bound) or time.monotonic() < self._tight.get(bound, 0.0):
-            room = min(room, free)
-        elif slots < room:
-            room = min(room, max(1, free))
-        return min(room, slots)
+        slots = min((each.slots for each in says if each.slots is not None), default=None)
+        if self.rated(bound) or self.tight(bound):
+            room = min(room, pool.free)
+        elif slots is not None:
+            room = min(room, max(pool.free, slots // 2 - pool.out))
+        return room if slots is None else min(room, slots)
+
+    def tight(self, bound: Bound) -> bool:
+        """Whether a claim under these limits has lately got less than it asked for."""
+        return time.monotonic() < self._tight.get(bound, 0.0)
 
     def rated(self, bound: Bound) -> bool:
         """Whether a rate is among these limits, or one for the keys of their jobs."""
