@@ -15,7 +15,6 @@ from duly.domain.limits import LATE_US, QUOTAS, Rate, Says
 from duly.domain.records import Lane
 from tests.clock import us
 from tests.limits.keyed import Keyed
-from tests.store.conftest import TABLES
 from tests.store.factory import WORKER
 
 pytestmark = pytest.mark.requirement("D6")
@@ -181,8 +180,7 @@ def starts(keyed: Keyed, n: int, *gates: tuple[str, str]) -> int:
 @settings(max_examples=15, suppress_health_check=list(HealthCheck))
 @given(rate=rates, waits=st.lists(st.tuples(st.integers(0, us(3)), st.integers(1, 30)), min_size=1, max_size=8))
 def test_the_claim_reckons_as_the_bucket_does(keyed: Keyed, rate: Rate, waits: list[tuple[int, int]]) -> None:
-    for table in TABLES.split():
-        keyed.raw.rows(f"DELETE FROM duly.{table}")
+    keyed.empty()
     keyed.store.gates.set_limit("task", "send", Says.limits(None, rate))
     keyed.many(sum(wanted for _, wanted in waits) + 5)
     spent_until = 0
@@ -200,8 +198,7 @@ def test_the_claim_reckons_as_the_bucket_does(keyed: Keyed, rate: Rate, waits: l
 @settings(max_examples=10, suppress_health_check=list(HealthCheck))
 @given(rate=rates, steps=st.lists(st.integers(1, us(2)), min_size=1, max_size=8))
 def test_a_key_reckons_as_the_bucket_does(keyed: Keyed, rate: Rate, steps: list[int]) -> None:
-    for table in TABLES.split():
-        keyed.raw.rows(f"DELETE FROM duly.{table}")
+    keyed.empty()
     keyed.says(None, rate)
     for _ in range(10):
         keyed.enqueue(limit_key="send/x")
