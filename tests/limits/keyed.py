@@ -12,7 +12,8 @@ from tests.clock import us
 from tests.store.factory import LEASE, SETTLES, WORKER, Factory
 
 TABLES = (
-    "jobs scheduled waiting parked running ended runs rollups unique_keys gates keys admitted queues workers".split()
+    *("jobs", "scheduled", "waiting", "parked", "running", "ended", "runs", "rollups"),
+    *("unique_keys", "gates", "keys", "admitted", "queues", "workers"),
 )
 
 
