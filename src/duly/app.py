@@ -268,7 +268,7 @@ class Duly(Admin, RecurringAdmin, Auditing, Limiting, Metering):
         return await arun_on(connection, lambda: self._many(model, rows, spent), database=self.store.database)
 
     def _check(self, job: NewJob, n: int) -> int:
-        """See whether so much may be enqueued on a caller's connection. Returns how much it must take off quotas there.
+        """See whether so much may be enqueued on a caller's connection. Returns how much it takes off quotas there.
 
         On SQLite, where nobody else can write while the caller does; elsewhere the caller would hold the quota for long.
         """
