@@ -270,7 +270,7 @@ class Duly(Admin, RecurringAdmin, Auditing, Limiting, Metering):
     def _check(self, job: NewJob, n: int) -> int:
         """See whether so much may be enqueued on a caller's connection. Returns how much it takes off quotas there.
 
-        On SQLite, where nobody else can write while the caller does; elsewhere the caller would hold the quota for long.
+        On SQLite, where nobody else can write while the caller does; elsewhere the caller would hold it for long.
         """
         if self.store.dialect is Dialect.POSTGRES:
             self.store.caps.check(job.queue, job.tenant, n)

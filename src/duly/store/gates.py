@@ -146,6 +146,7 @@ class Gates:
             return
         for group in self._database.write(lambda: ops_limits.declare(wanted, groups or {})):
             self.rearrange(group)
+        self.stamp()
         self._database.poke(Hint("gates"))
 
     def meter_keys(self, group: str, tasks: Iterable[str]) -> None:
