@@ -102,6 +102,7 @@ class Gates:
             return before
 
         before = self._database.write(op)
+        self.stamp()
         self._database.poke(Hint("gates"))
         return before
 
