@@ -9,6 +9,7 @@ import click
 
 from duly.__about__ import __version__
 from duly.cli import (
+    alerts,
     audit,
     dev,
     doctor,
@@ -21,6 +22,7 @@ from duly.cli import (
     schedules,
     stats,
     tick,
+    top,
     usage,
     worker,
     workers,
@@ -34,6 +36,7 @@ _HELP = """A job queue in the database you already have.
     duly worker app:jobs              worker for production
     duly enqueue app.py add x=1 y=2   store a job
     duly stats, duly jobs list        look
+    duly top, duly alerts             watch
     duly schedules list               what recurs
     duly pause --queue mail           nothing of it starts, until duly resume
     duly doctor                       is all well?
@@ -56,6 +59,8 @@ for _command in (
     pause.paused,
     workers.workers,
     stats.stats,
+    top.top,
+    alerts.alerts,
     doctor.doctor,
     usage.usage,
     audit.audit,
