@@ -53,11 +53,20 @@ def _depth(look: Look, settings: AlertSettings) -> Iterator[Reading]:
     for queue, n in by_queue.items():
         limit = settings.limit("depth", queue=queue)
         if limit is not None:
-            yield Reading("depth", f"queue {queue}", n, limit, f"{n:,} jobs wait in queue {queue}", queue=queue)
+            yield Reading(
+                "depth", f"queue {queue}", n, limit, f"{_jobs(n, 'waits', 'wait')} in queue {queue}", queue=queue
+            )
     for task, n in by_task.items():
         own = settings.tasks.get(task, {}).get("depth")
         if own is not None:
-            yield Reading("depth", f"task {task}", n, own, f"{n:,} jobs of task {task} wait", task=task)
+            yield Reading(
+                "depth",
+                f"task {task}",
+                n,
+                own,
+                f"{_jobs(n, 'of')} task {task} {'waits' if n == 1 else 'wait'}",
+                task=task,
+            )
 
 
 def _failed_rate(look: Look, settings: AlertSettings) -> Iterator[Reading]:
@@ -136,7 +145,7 @@ def _no_worker(look: Look, settings: AlertSettings) -> Iterator[Reading]:
             continue
         if any(queue in queues and task in tasks for queues, tasks in able):
             continue
-        text = f"no live worker on queue {queue} can run task {task}: {group.jobs:,} jobs wait"
+        text = f"no live worker on queue {queue} can run task {task}: {_jobs(group.jobs, 'waits', 'wait')}"
         seconds = _since(look.standing.now, group.since)
         yield Reading("no_worker", f"task {task} in {queue}", seconds, limit, text, queue, task, {"jobs": group.jobs})
 
@@ -161,8 +170,7 @@ def _oldest_waiting(look: Look, settings: AlertSettings) -> Iterator[Reading]:
 def _poison(look: Look, settings: AlertSettings) -> Iterator[Reading]:
     for task, (n, job_id) in look.poison.items():
         if settings.limit("poison", task=task) is not None:
-            jobs = "1 job" if n == 1 else f"{n:,} jobs"
-            text = f"{jobs} of task {task} took their workers with them and will not run again: duly jobs show {job_id}"
+            text = f"{_jobs(n, 'of')} task {task} took workers along and will not run again: duly jobs show {job_id}"
             yield Reading("poison", f"task {task}", n, 0, text, task=task, details={"jobs": n, "job": job_id})
 
 
@@ -175,6 +183,10 @@ def _sizes(look: Look, settings: AlertSettings) -> Iterator[Reading]:
         limit = settings.limit(rule)
         if limit is not None and value is not None:
             yield Reading(rule, subject, value, limit, text.format(_bytes(value)))
+
+
+def _jobs(n: int, one: str, many: str | None = None) -> str:
+    return f"1 job {one}" if n == 1 else f"{n:,} jobs {many or one}"
 
 
 def _is_paused(look: Look, queue: str, task: str) -> bool:

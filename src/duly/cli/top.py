@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import select
 import shutil
 import sys
@@ -36,7 +38,7 @@ SIZE = (80, 24)
 )
 def top(url: str | None, schema: str | None, app: str | None, once: bool, every: timedelta, sort: str) -> None:
     """Show throughput, queues, tasks, workers, alerts and failures, live. q quits, p pauses, tab sorts."""
-    camera = Camera(open_database(url, schema, app))
+    camera = Camera(open_database(url, schema, app), every=every.total_seconds())
     if wants_json():
         click.echo(to_json(camera.take().as_dict()))
         return
@@ -82,10 +84,10 @@ class Screen:
                     self._look()
                     due = time.monotonic() + self._every
                 live.update(self._drawn(), refresh=True)
-                key = keys(self._every if self._paused else max(0.05, due - time.monotonic()))
-                if key in ("q", "\x03", "\x1b"):
-                    return
-                self._press(key)
+                for key in keys(self._every if self._paused else max(0.05, due - time.monotonic())):
+                    if key in ("q", "\x03", "\x1b"):
+                        return
+                    self._press(key)
 
     def _look(self) -> None:
         try:
@@ -108,7 +110,8 @@ class Screen:
         return draw(self._frame, width=size.columns, height=size.lines, sort=self._sort, paused=self._paused)
 
 
-ARROWS = {"A": "up", "B": "down", "C": "right", "D": "left"}
+ARROWS = {"\x1b[A": "up", "\x1b[B": "down", "\x1b[C": "right", "\x1b[D": "left"}
+KEY = re.compile(r"\x1b\[[0-9;]*[A-Za-z~]|.", re.S)
 
 
 @contextmanager
@@ -120,32 +123,27 @@ def _keys() -> Iterator[Any]:
 
         before = termios.tcgetattr(sys.stdin.fileno())
     except (ImportError, OSError, ValueError):  # not a terminal, or not one of these
-        yield _no_key
+        yield _no_keys
         return
     except Exception as error:  # termios.error is none of the above
         if type(error).__module__ != "termios":
             raise
-        yield _no_key
+        yield _no_keys
         return
     try:
         tty.setcbreak(sys.stdin.fileno())
-        yield _read_key
+        yield _read_keys
     finally:
         termios.tcsetattr(sys.stdin.fileno(), termios.TCSADRAIN, before)
 
 
-def _no_key(seconds: float) -> str:
+def _no_keys(seconds: float) -> list[str]:
     time.sleep(seconds)
-    return ""
+    return []
 
 
-def _read_key(seconds: float) -> str:
-    import os
-
+def _read_keys(seconds: float) -> list[str]:
+    """The keys that were pressed, once there are any or the time is up."""
     ready, _, _ = select.select([sys.stdin], [], [], seconds)
-    if not ready:
-        return ""
-    text = os.read(sys.stdin.fileno(), 8).decode("ascii", "replace")
-    if text.startswith("\x1b[") and len(text) >= 3:
-        return ARROWS.get(text[2], "")
-    return text[:1]
+    text = os.read(sys.stdin.fileno(), 256).decode("ascii", "replace") if ready else ""
+    return [ARROWS.get(found, found) for found in KEY.findall(text)]

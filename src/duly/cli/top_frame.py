@@ -14,7 +14,7 @@ from duly.app import Duly
 from duly.cli.apps import address_of
 from duly.cli.text import age, clean, plural, relative, tail
 from duly.job import Job
-from duly.metrics.observe import MINUTE_US, Observation, first_minute, observer_of
+from duly.metrics.observe import MINUTE_US, Observation, Observer, first_minute
 from duly.store import ops_observe
 from duly.store.ops_observe import Ran
 
@@ -92,14 +92,14 @@ class Frame:
 class Camera:
     """Takes one frame after another."""
 
-    def __init__(self, app: Duly) -> None:
+    def __init__(self, app: Duly, *, every: float = 2.0) -> None:
         self._app = app
-        self._observer = observer_of(app.store)
+        self._observer = Observer(app.store, keep=every / 2)
         self._before: tuple[float, int] | None = None
 
     def take(self) -> Frame:
         """Take a frame, as of now or of some seconds ago where a look takes long."""
-        app, seen = self._app, self._observer.observe(fresh=self._before is None)
+        app, seen = self._app, self._observer.observe()
         lines = _lines(seen)
         now = seen.standing.now
         minutes = app.store.database.read(lambda: ops_observe.each_minute(first_minute(now)))

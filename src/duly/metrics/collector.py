@@ -312,5 +312,5 @@ def _gauges(name: str, text: str, labels: tuple[str, ...], values: dict[tuple[st
 
 def _buckets(ends: list[float] | tuple[float, ...], counts: list[int] | tuple[int, ...]) -> list[tuple[str, int]]:
     """Counts by bucket as Prometheus wants them: each with all below it, and the end of each as text."""
-    words = [*(f"{end:g}" for end in ends), "+Inf"]
+    words = [*(str(float(end)) for end in ends), "+Inf"]
     return list(zip(words, accumulate(counts), strict=True))

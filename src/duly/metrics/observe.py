@@ -72,7 +72,7 @@ class Observer:
         """How things stand: as of some seconds ago, or with `fresh` as of now."""
         last = self._last
         if last is not None and not fresh:
-            if last.age < max(self._keep, last.took * PATIENCE):
+            if self._is_new(last):
                 return last
             if last.took > QUICK or self._looking.locked():
                 self._look_meanwhile()
@@ -80,9 +80,12 @@ class Observer:
         asked = time.monotonic()
         with self._looking:
             last = self._last
-            if last is not None and last.taken >= asked:  # somebody else has just looked
-                return last
+            if last is not None and (last.taken >= asked if fresh else self._is_new(last)):
+                return last  # somebody else has just looked
             return self._look()
+
+    def _is_new(self, seen: Observation) -> bool:
+        return seen.age < max(self._keep, seen.took * PATIENCE)
 
     def _look_meanwhile(self) -> None:
         if self._looking.acquire(blocking=False):

@@ -79,6 +79,8 @@ UPDATE duly.alert_notices SET next_try_at = :now + :delay_us::bigint, leased_unt
 -- name: drop_notices Notices of channels that nobody served in time.
 UPDATE duly.alert_notices SET done_at = :now, error = 'no process served this channel'
 WHERE done_at IS NULL AND tries = 0 AND made_at < :now - :keep_us::bigint
+  AND NOT EXISTS (SELECT 1 FROM duly.alert_notices s
+                  WHERE s.alert_id = duly.alert_notices.alert_id AND s.channel = duly.alert_notices.channel AND s.tries > 0)
 
 -- name: notices_of Who was told of an alert.
 SELECT id, event, channel, made_at, tries, done_at, error FROM duly.alert_notices WHERE alert_id = :id::uuid ORDER BY made_at, event DESC, channel
