@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 from duly.store.call import Call, Dialect, Op, Row, Rows
@@ -30,6 +31,17 @@ class Waiting(NamedTuple):
     recurring: int
     oldest_recurring_at: int | None
     by_priority: tuple[int, ...]
+
+    def plus(self, other: Waiting) -> Waiting:
+        """Both together."""
+        recurring = [at for at in (self.oldest_recurring_at, other.oldest_recurring_at) if at is not None]
+        return Waiting(
+            self.jobs + other.jobs,
+            min(self.oldest_at, other.oldest_at),
+            self.recurring + other.recurring,
+            min(recurring, default=None),
+            tuple(one + another for one, another in zip(self.by_priority, other.by_priority, strict=True)),
+        )
 
 
 class Group(NamedTuple):
@@ -107,7 +119,7 @@ def standing(dialect: Dialect, *, scheduled: bool = True) -> Op[Standing]:
     parked = yield Call("observe_parked")
     return Standing(
         _int(now),
-        {_key(row): _waiting(row) for row in waiting},
+        _merged(waiting),
         {_key(row): Group(_int(row[3]), _int(row[4])) for row in running},
         {_key(row): _int(row[3]) for row in later},
         {_key(row): Group(_int(row[3]), _int(row[4])) for row in overdue},
@@ -153,9 +165,19 @@ def _key(row: Row) -> Key:
     return Key(str(row[0]), str(row[1]), str(row[2]))
 
 
+def _merged(rows: Rows) -> dict[Key, Waiting]:
+    """Suspects stand in the lane of the others."""
+    found: dict[Key, Waiting] = {}
+    for row in rows:
+        lane, before = _waiting(row), found.get(_key(row))
+        found[_key(row)] = lane if before is None else before.plus(lane)
+    return found
+
+
 def _waiting(row: Row) -> Waiting:
     oldest = None if row[6] is None else _int(row[6])
-    return Waiting(_int(row[3]), _int(row[4]), _int(row[5]), oldest, tuple(_int(n) for n in row[7:13]))
+    up_to = [0, *(_int(n) for n in row[7:12]), _int(row[3])]
+    return Waiting(_int(row[3]), _int(row[4]), _int(row[5]), oldest, tuple(b - a for a, b in pairwise(up_to)))
 
 
 def _ran(row: Row) -> Ran:

@@ -50,7 +50,9 @@ class Service:
     @property
     def stuck(self) -> bool:
         """Whether its thread has ended, or does not turn, though nobody stopped it."""
-        return not self._stop and (not self._thread.is_alive() or time.monotonic() > self._turn_by)
+        if self._stop or self._thread.ident is None:
+            return False
+        return not self._thread.is_alive() or time.monotonic() > self._turn_by
 
     @property
     def stopping(self) -> bool:

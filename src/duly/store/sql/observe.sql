@@ -6,17 +6,16 @@ SET LOCAL enable_seqscan = on
 -- name: observe_now What time it is.
 SELECT :now
 
--- name: observe_waiting [postgres] What waits, by lane: how many, the oldest, how many of them recur and the oldest of those, and by priority.
+-- name: observe_waiting [postgres] What waits, by lane: how many, the oldest, how many of them recur and the oldest of those, and how many up to some priorities.
 SELECT queue, tenant, task, count(*), min(run_at), count(*) FILTER (WHERE hold IN (4, 5)), min(run_at) FILTER (WHERE hold IN (4, 5)),
-       count(*) FILTER (WHERE priority = 0), count(*) FILTER (WHERE priority BETWEEN 1 AND 24), count(*) FILTER (WHERE priority BETWEEN 25 AND 49),
-       count(*) FILTER (WHERE priority BETWEEN 50 AND 74), count(*) FILTER (WHERE priority BETWEEN 75 AND 99), count(*) FILTER (WHERE priority = 100)
-FROM duly.waiting GROUP BY queue, tenant, task
+       count(*) FILTER (WHERE priority < 1), count(*) FILTER (WHERE priority < 25), count(*) FILTER (WHERE priority < 50),
+       count(*) FILTER (WHERE priority < 75), count(*) FILTER (WHERE priority < 100)
+FROM duly.waiting GROUP BY queue, suspect, tenant, task
 
--- name: observe_waiting [sqlite] What waits, by lane: how many, the oldest, how many of them recur and the oldest of those, and by priority.
+-- name: observe_waiting [sqlite] The same. By suspect too, as its key is: else SQLite would sort all of it.
 SELECT queue, tenant, task, count(*), min(run_at), sum(hold IN (4, 5)), min(CASE WHEN hold IN (4, 5) THEN run_at END),
-       sum(priority = 0), sum(priority BETWEEN 1 AND 24), sum(priority BETWEEN 25 AND 49),
-       sum(priority BETWEEN 50 AND 74), sum(priority BETWEEN 75 AND 99), sum(priority = 100)
-FROM duly.waiting GROUP BY queue, tenant, task
+       sum(priority < 1), sum(priority < 25), sum(priority < 50), sum(priority < 75), sum(priority < 100)
+FROM duly.waiting GROUP BY queue, suspect, tenant, task
 
 -- name: observe_running What runs, by lane: how many, and since when the one that runs longest.
 SELECT queue, tenant, task, count(*), min(claimed_at) FROM duly.running GROUP BY queue, tenant, task
