@@ -14,12 +14,14 @@ from duly.config import Settings, load_settings
 from duly.domain.clock import Clock, SystemClock
 from duly.domain.durations import micros, to_timedelta
 from duly.domain.errors import ConfigurationError, InvalidOption
+from duly.domain.limits import Breaker, Rate
 from duly.domain.names import check_queue_name, check_task_name, suggest
 from duly.domain.rank import check_priority
 from duly.domain.records import Enqueued, NewJob
 from duly.domain.retry import DEFAULT, Backoff, check_retry
 from duly.domain.signature import Signature
 from duly.job import Job
+from duly.limiting import Limiting
 from duly.recurring_admin import RecurringAdmin
 from duly.results import Waiters
 from duly.store import ops_enqueue
@@ -27,6 +29,7 @@ from duly.store.call import Op
 from duly.store.database import Hint
 from duly.store.store import Store, open_database
 from duly.task import AsyncTask, Duration, Task
+from duly.task_limits import task_limits
 from duly.usage import Metering
 from duly.worker.registry import Kind, Registry, TaskDefinition, is_coroutine_function
 from duly.worker.slots import QueueShare
@@ -37,10 +40,10 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Fresh = Sequence[tuple[str, str, str | None]]
+Fresh = Sequence[ops_enqueue.Fresh]
 
 
-class Duly(Admin, RecurringAdmin, Auditing, Metering, Alerting):
+class Duly(Admin, RecurringAdmin, Auditing, Limiting, Metering, Alerting):
     """A job queue in a database. Without an address: `$DULY_URL`, the configuration file, or `sqlite:///duly.db`.
 
     Nothing is opened until it is needed. Safe to use from any thread, and after a fork.
@@ -95,6 +98,14 @@ class Duly(Admin, RecurringAdmin, Auditing, Metering, Alerting):
         timeout: Duration | None = None,
         expires: Duration | None = None,
         concurrency: int | None = None,
+        rate: str | Rate | None = None,
+        burst: int | None = None,
+        concurrency_key: Callable[[Any], object] | None = None,
+        per_key: int | None = None,
+        rate_per_key: str | Rate | None = None,
+        burst_per_key: int | None = None,
+        key_group: str | None = None,
+        breaker: Breaker | None = None,
         isolation: str | None = None,
         on_failure: Callable[[Any, BaseException], object] | None = None,
         mirror: str | None = None,
@@ -111,15 +122,26 @@ class Duly(Admin, RecurringAdmin, Auditing, Metering, Alerting):
         timeout: Duration | None = None,
         expires: Duration | None = None,
         concurrency: int | None = None,
+        rate: str | Rate | None = None,
+        burst: int | None = None,
+        concurrency_key: Callable[[Any], object] | None = None,
+        per_key: int | None = None,
+        rate_per_key: str | Rate | None = None,
+        burst_per_key: int | None = None,
+        key_group: str | None = None,
+        breaker: Breaker | None = None,
         isolation: str | None = None,
         on_failure: Callable[[Any, BaseException], object] | None = None,
         mirror: str | None = None,
     ) -> Any:
         """Declare a task, with or without parentheses.
 
-        `concurrency`: how many of its jobs may run at once in all processes together. `isolation="process"`: each in a
-        child process that can be killed. `on_failure(job, error)`: called when a job has failed for good. `mirror`: SQL
-        that runs beside every change of when this task's recurring jobs run next or whether they are enabled.
+        `concurrency`: how many of its jobs may run at once in all processes together; `rate` ("100/s") how many may
+        start, of which `burst` at once. `concurrency_key(args)`: jobs with the same key share `per_key` slots (1) and
+        `rate_per_key`, each key for itself; `key_group` lets several tasks and tenants share keys. `breaker`: stop a
+        key whose runs mostly fail, for a while. `isolation="process"`: each in a child process that can be killed.
+        `on_failure(job, error)`: called when a job has failed for good. `mirror`: SQL that runs beside every change of
+        when this task's recurring jobs run next or whether they are enabled.
         """
         options = {
             "name": name,
@@ -129,6 +151,14 @@ class Duly(Admin, RecurringAdmin, Auditing, Metering, Alerting):
             "timeout": timeout,
             "expires": expires,
             "concurrency": concurrency,
+            "rate": rate,
+            "burst": burst,
+            "concurrency_key": concurrency_key,
+            "per_key": per_key,
+            "rate_per_key": rate_per_key,
+            "burst_per_key": burst_per_key,
+            "key_group": key_group,
+            "breaker": breaker,
             "isolation": isolation,
             "on_failure": on_failure,
             "mirror": mirror,
@@ -153,7 +183,7 @@ class Duly(Admin, RecurringAdmin, Auditing, Metering, Alerting):
             retry=DEFAULT if options.get("retry") is None else check_retry(options["retry"]),
             timeout_us=_positive(options.get("timeout"), "timeout"),
             expires_us=_positive(options.get("expires"), "expires"),
-            concurrency=_slots(options.get("concurrency")),
+            limits=task_limits(options),
             on_failure=_hook(options.get("on_failure")),
             log_lines=self.settings.log_lines,
             by_keyword=signature.by_keyword,
@@ -203,6 +233,7 @@ class Duly(Admin, RecurringAdmin, Auditing, Metering, Alerting):
             return self.store.enqueue(job)
         from duly.store.foreign import run_on
 
+        self.store.caps.check(job.queue, job.tenant)
         return run_on(
             connection,
             lambda: self._notifying(ops_enqueue.enqueue(self.store.dialect, job), job),
@@ -213,6 +244,7 @@ class Duly(Admin, RecurringAdmin, Auditing, Metering, Alerting):
         """Store one job on the caller's async connection."""
         from duly.store.foreign import arun_on
 
+        await self._acheck(job, 1)
         return await arun_on(
             connection,
             lambda: self._notifying(ops_enqueue.enqueue(self.store.dialect, job), job),
@@ -225,21 +257,32 @@ class Duly(Admin, RecurringAdmin, Auditing, Metering, Alerting):
             return self.store.enqueue_many(model, rows)
         from duly.store.foreign import run_on
 
+        self.store.caps.check(model.queue, model.tenant, len(rows))
         return run_on(connection, lambda: self._many(model, rows), database=self.store.database)
 
     async def asubmit_many(self, model: NewJob, rows: Fresh, connection: object) -> list[Enqueued]:
         """Store many jobs on the caller's async connection."""
         from duly.store.foreign import arun_on
 
+        await self._acheck(model, len(rows))
         return await arun_on(connection, lambda: self._many(model, rows), database=self.store.database)
 
-    def _many(self, model: NewJob, rows: Fresh) -> Op[list[Enqueued]]:
-        return self._notifying(ops_enqueue.enqueue_many(self.store.dialect, model, rows, copy=False), model)
+    async def _acheck(self, job: NewJob, n: int) -> None:
+        """See whether so much may be enqueued, without blocking the caller's loop."""
+        if self.store.caps.stale:
+            import asyncio  # here, so that `import duly` stays quick
 
-    def _notifying(self, op: Op[R], job: NewJob) -> Op[R]:
+            await asyncio.to_thread(self.store.caps.check, job.queue, job.tenant, n)
+
+    def _many(self, model: NewJob, rows: Fresh) -> Op[list[Enqueued]]:
+        keyed = any(len(row) > 3 for row in rows[:1])
+        op = ops_enqueue.enqueue_many(self.store.dialect, model, rows, copy=False)
+        return self._notifying(op, model, keyed=keyed)
+
+    def _notifying(self, op: Op[R], job: NewJob, *, keyed: bool = False) -> Op[R]:
         from duly.store.foreign import notifying
 
-        later = job.run_at is not None or job.delay_us
+        later = job.run_at is not None or job.delay_us or keyed or job.limit_key is not None
         hint = Hint("due") if later else Hint("jobs", job.queue, job.tenant, job.task)
         return notifying(op, hint, database=self.store.database)
 

@@ -292,3 +292,14 @@ def test_scope_process_asks_nothing_of_the_database(lite: Duly) -> None:
         found = Metrics.of(Collector(lite.store, figures=worker.figures, database=False))
     assert found.names
     assert all(name.startswith("duly_worker_") for name in found.names)
+
+
+def test_what_waits_for_its_key_counts_as_waiting(jobs: Duly) -> None:
+    @jobs.task(concurrency_key=lambda account: account, per_key=1)
+    def sync(account: str) -> None: ...
+
+    for _ in range(5):
+        sync.enqueue("acme")
+    found = Metrics.of(Collector(jobs.store))
+    assert found.get("duly_jobs_waiting", task="sync") == 5
+    assert found.all("duly_jobs_parked") == []

@@ -86,7 +86,7 @@ class Evaluator:
             standing,
             recent(store, standing.now),
             [worker for worker in store.workers() if is_alive(worker)],
-            frozenset((pause.scope, pause.name) for pause in store.paused()),
+            frozenset((pause.scope, pause.name) for pause in store.gates.paused()),
             {} if window is None else store.database.read(lambda: ops_observe.poison(since)),
             self._sizes(),
         )

@@ -113,13 +113,14 @@ def standing(dialect: Dialect, *, scheduled: bool = True) -> Op[Standing]:
         yield Call("scan_freely")
     [(now,)] = yield Call("observe_now")
     waiting = yield Call("observe_waiting")
+    keyed = yield Call("observe_keyed")
     running = yield Call("observe_running")
     later: Rows = (yield Call("observe_scheduled")) if scheduled else ()
     overdue = yield Call("observe_overdue")
     parked = yield Call("observe_parked")
     return Standing(
         _int(now),
-        _merged(waiting),
+        _merged([*waiting, *keyed]),
         {_key(row): Group(_int(row[3]), _int(row[4])) for row in running},
         {_key(row): _int(row[3]) for row in later},
         {_key(row): Group(_int(row[3]), _int(row[4])) for row in overdue},
@@ -166,7 +167,7 @@ def _key(row: Row) -> Key:
 
 
 def _merged(rows: Rows) -> dict[Key, Waiting]:
-    """Suspects stand in the lane of the others."""
+    """Suspects, and what waits for its key, belong to the lane of the others."""
     found: dict[Key, Waiting] = {}
     for row in rows:
         lane, before = _waiting(row), found.get(_key(row))

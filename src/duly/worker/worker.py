@@ -20,6 +20,7 @@ from duly.maintenance.prune import Retention, prune_some
 from duly.maintenance.rescue import rescue_after_boot, rescue_dead, rescue_lapsed, rescue_silent
 from duly.store.call import Dialect
 from duly.store.database import Hint, Waker
+from duly.store.ops_keys import Lanes
 from duly.store.store import Store
 from duly.worker import identity
 from duly.worker.capture import Capture
@@ -193,6 +194,7 @@ class Worker:
         self._listen_service = Service("listener", self._listen)
         self._upkeep_service = Service("upkeep", self._upkeep)
         self._finisher.wake = self._finish_service.wake
+        self._finisher.let_in = self._let_in
         self._alert_service: Service | None = None
         self._server: MetricsServer | None = None
         self._lateness: Lateness | None = None
@@ -230,11 +232,9 @@ class Worker:
         self._waker = self._store.waker(self.id)
         self._write_down()
         for task in self._registry:
-            if task.concurrency is not None:
-                self._store.set_limit(task.name, task.concurrency)
             while self._store.release_parked(task.name, task.signature.fingerprint):
                 pass
-        self._claimer.weights, self._claimer.unfair = self._store.weights(), self._store.unfair_queues()
+        self._store.gates.declare(self._registry.limits())
         declare(self._store, self._registry)
         self._registry.watchers.append(self._learn)
         for runner in self._runners.values():
@@ -470,6 +470,10 @@ class Worker:
             self._slots.ended(kind, queue, n)
         self._claim_service.wake()
 
+    def _let_in(self, lanes: Lanes) -> None:
+        self._claimer.let_in(lanes)
+        self._claim_service.wake()
+
     def _due_in(self, seconds: float) -> None:
         self._claimer.due_in(seconds)
         self._claim_service.wake()
@@ -553,6 +557,8 @@ class Worker:
             self._write_down()
         if due is not None:
             self._claimer.due_in(due / 1e6)
+        if self._claimer.bounds.unstamped and self._store.gates.stamp():
+            self._claimer.bounds.forget()
         if lapse is not None:
             self._next_lapse = min(self._next_lapse, now + max(0.0, lapse / 1e6))
 
@@ -588,7 +594,7 @@ class Worker:
         if self._refresh_peers or now >= self._next_peers:
             self._refresh_peers, self._next_peers = False, now + 60.0
             self._peers = [worker for worker in self._store.workers() if worker.id != self.id]
-            self._claimer.weights, self._claimer.unfair = self._store.weights(), self._store.unfair_queues()
+            self._claimer.bounds.forget()
         dead = [worker for worker in self._peers if self._is_gone(worker.process)]
         if dead:
             self._rescued += rescue_dead(self._store, dead, self._is_gone, crash_limit=self.settings.crash_limit)

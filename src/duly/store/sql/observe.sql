@@ -28,8 +28,19 @@ SELECT queue, tenant, task, count(*), min(run_at) FROM (
     SELECT queue, tenant, task, run_at, hold FROM duly.scheduled WHERE run_at <= :now - 1000000 ORDER BY run_at LIMIT 10000) late
 WHERE hold IN (4, 5) GROUP BY queue, tenant, task
 
--- name: observe_parked What is set aside, by reason.
-SELECT reason, count(*) FROM duly.parked GROUP BY reason
+-- name: observe_keyed [postgres] What waits for its key, in the same columns: it is due, and stands beside its lane.
+SELECT queue, tenant, task, count(*), min(run_at), count(*) FILTER (WHERE hold IN (4, 5)), min(run_at) FILTER (WHERE hold IN (4, 5)),
+       count(*) FILTER (WHERE priority < 1), count(*) FILTER (WHERE priority < 25), count(*) FILTER (WHERE priority < 50),
+       count(*) FILTER (WHERE priority < 75), count(*) FILTER (WHERE priority < 100)
+FROM duly.parked WHERE reason IN ('arrived', 'key') GROUP BY queue, tenant, task
+
+-- name: observe_keyed [sqlite] What waits for its key, in the same columns: it is due, and stands beside its lane.
+SELECT queue, tenant, task, count(*), min(run_at), sum(hold IN (4, 5)), min(CASE WHEN hold IN (4, 5) THEN run_at END),
+       sum(priority < 1), sum(priority < 25), sum(priority < 50), sum(priority < 75), sum(priority < 100)
+FROM duly.parked WHERE reason IN ('arrived', 'key') GROUP BY queue, tenant, task
+
+-- name: observe_parked What is set aside for another reason, by reason.
+SELECT reason, count(*) FROM duly.parked WHERE reason NOT IN ('arrived', 'key') GROUP BY reason
 
 -- name: observe_poison Jobs that were set aside because they took their workers with them, of the last to fail.
 SELECT j.task, count(*), min(p.id::text), max(p.finished_at) FROM (
