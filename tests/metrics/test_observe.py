@@ -76,7 +76,9 @@ def test_a_look_that_takes_long_is_kept_long_and_the_next_is_taken_meanwhile(
     assert looks.count == 2
 
 
-def test_a_look_that_fails_meanwhile_leaves_the_last_one(lite: Duly, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_look_that_fails_meanwhile_is_told_to_who_asks_next_until_one_works(
+    lite: Duly, monkeypatch: pytest.MonkeyPatch
+) -> None:
     observer = Observer(lite.store, keep=0.0)
     first = observer.observe()._replace(took=0.2, taken=0.0)
     observer._last = first
@@ -86,9 +88,16 @@ def test_a_look_that_fails_meanwhile_leaves_the_last_one(lite: Duly, monkeypatch
         failed.set()
         raise ValueError("no")
 
+    real = observe.take_standing
     monkeypatch.setattr(observe, "take_standing", fail)
     assert observer.observe() is first
     assert failed.wait(5)
     eventually(lambda: not observer._looking.locked())
-    assert observer.observe() is first
+    with pytest.raises(ValueError, match="no"):
+        observer.observe()
     eventually(lambda: not observer._looking.locked())
+    monkeypatch.setattr(observe, "take_standing", real)
+    with pytest.raises(ValueError, match="no"):
+        observer.observe()
+    eventually(lambda: not observer._looking.locked())
+    assert observer.observe().taken > first.taken

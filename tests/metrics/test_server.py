@@ -29,6 +29,7 @@ def test_a_worker_serves_metrics_of_itself_and_of_the_database(database_url: str
             assert answer.status == 200
             found = Metrics(answer.body)
             assert found.get("duly_worker_claimed_total") == 0
+            assert found.get("duly_database_up") == 1
             assert found.get("duly_observation_age_seconds") is not None
             assert ask(worker.metrics_address, "/metrics", Accept="application/openmetrics-text").kind.startswith(
                 "application/openmetrics-text"
@@ -146,6 +147,11 @@ def test_a_thread_that_does_not_turn_is_found(sqlite_url: str, monkeypatch: pyte
         go_on.set()
 
 
+def not_up(found: Metrics) -> Metrics | None:
+    """The metrics, if they say that the database does not answer. A look is kept for some seconds."""
+    return found if found.get("duly_database_up") == 0 else None
+
+
 def test_without_its_database_a_worker_is_not_ready_but_lives(pg_server: PostgresServer) -> None:
     with opened(pg_server.url(), metrics_listen=0) as jobs:
         jobs.migrate()
@@ -158,6 +164,10 @@ def test_without_its_database_a_worker_is_not_ready_but_lives(pg_server: Postgre
                 assert answer.json["checks"]["worker"] == "runs"
                 assert answer.json["checks"]["database"] != "answers"
                 assert ask(worker.metrics_address, "/healthz").status == 200
+                found = eventually(lambda: not_up(Metrics(ask(worker.metrics_address, "/metrics").body)), within=20)
+                assert found is not None
+                assert found.get("duly_worker_slots", kind="thread") is None  # no task was declared
+                assert found.get("duly_worker_busy") == 0
             finally:
                 pg_server.start()
             eventually(lambda: ask(worker.metrics_address, "/readyz").status == 200, within=20)

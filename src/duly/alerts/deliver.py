@@ -82,12 +82,15 @@ class Deliverer:
 
     def step(self, *, stopping: Callable[[], bool] = lambda: False) -> int:
         """Deliver what is due. Returns how many were told."""
-        if not self._store.database.read(ops_alerts.any_notice):
+        served: dict[str, Callable[[Notice], None]] = {"log": self._log}
+        if self._callbacks:
+            served["callback"] = self._call
+        if self._settings.webhook:
+            served["webhook"] = self._post
+        if not self._store.database.read(lambda: ops_alerts.any_notice(served)):
             return 0
         told = 0
-        for channel, tell in (("log", self._log), ("callback", self._call), ("webhook", self._post)):
-            if (channel == "callback" and not self._callbacks) or (channel == "webhook" and not self._settings.webhook):
-                continue
+        for channel, tell in served.items():
             for _ in range(AT_ONCE):
                 notice = None if stopping() else self._take(channel)
                 if notice is None:

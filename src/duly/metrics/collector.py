@@ -6,6 +6,7 @@ read. The names are listed in `docs/howto/monitor.md`.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from weakref import WeakKeyDictionary
 
 from duly.__about__ import __version__
-from duly.domain.errors import ConfigurationError
+from duly.domain.errors import ConfigurationError, DulyError
 from duly.metrics.counters import Counters
 from duly.metrics.figures import LATENESS, Figures
 from duly.metrics.names import Labels, Names
@@ -24,6 +25,8 @@ from duly.store.store import Store
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
+
+log = logging.getLogger("duly.metrics")
 
 HINT = "metrics need prometheus-client. Run: pip install 'duly[metrics]'"
 LANE = ("queue", "task", "tenant")
@@ -69,11 +72,22 @@ class Collector:
         """Every metric, as of some seconds ago; with `fresh`, as of now."""
         metrics: list[Metric] = []
         if self._database:
-            with self._lock:
-                metrics += _of_database(self._take(fresh=fresh), self._names, self._counters.totals, self._dialect)
+            metrics += self._of_database(fresh=fresh)
         if self._figures is not None:
             metrics += _of_worker(self._figures())
         yield from metrics
+
+    def _of_database(self, *, fresh: bool) -> list[Metric]:
+        """In an outage only that there is one: whoever scrapes a worker still gets the worker's own."""
+        text = "Whether the database answers."
+        with self._lock:
+            try:
+                seen = self._take(fresh=fresh)
+            except DulyError as error:
+                log.warning("cannot look at the database: %s", error)
+                return [_gauge("duly_database_up", text, 0)]
+            found = _of_database(seen, self._names, self._counters.totals, self._dialect)
+            return [_gauge("duly_database_up", text, 1), *found]
 
     def _take(self, *, fresh: bool) -> Observation:
         seen = self._observer.observe(fresh=fresh)

@@ -6,7 +6,6 @@ long (at most a twentieth of one core goes into looking), and while the next one
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from typing import NamedTuple
@@ -18,8 +17,6 @@ from duly.store.call import Dialect
 from duly.store.ops_observe import Key, Ran, Standing
 from duly.store.store import Store
 from duly.worker.identity import is_alive
-
-log = logging.getLogger("duly.metrics")
 
 MINUTE_US = 60_000_000
 WINDOW_US = 15 * MINUTE_US
@@ -67,6 +64,8 @@ class Observer:
         self._keep = keep
         self._last: Observation | None = None
         self._looking = threading.Lock()
+        self._trouble: Exception | None = None
+        """What went wrong at the last look, if that was taken meanwhile: what was seen before it no longer holds."""
 
     def observe(self, *, fresh: bool = False) -> Observation:
         """How things stand: as of some seconds ago, or with `fresh` as of now."""
@@ -75,7 +74,10 @@ class Observer:
             if self._is_new(last):
                 return last
             if last.took > QUICK or self._looking.locked():
+                trouble = self._trouble
                 self._look_meanwhile()
+                if trouble is not None:
+                    raise trouble
                 return last
         asked = time.monotonic()
         with self._looking:
@@ -99,7 +101,7 @@ class Observer:
         try:
             self._look()
         except Exception as error:
-            log.warning("cannot look at the database: %s; what was seen before is shown", error)
+            self._trouble = error
         finally:
             self._looking.release()
 
@@ -109,6 +111,7 @@ class Observer:
         ran = recent(self._store, standing.now)
         workers = [worker for worker in self._store.workers() if is_alive(worker)]
         alerts = self._store.database.read(ops_alerts.count_active)
+        self._trouble = None
         self._last = Observation(standing, ran, workers, alerts, begun, time.monotonic() - begun)
         return self._last
 

@@ -6,7 +6,7 @@ Not here: when an alert starts or ends (`duly.domain.alerts`), and how anybody i
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from duly.domain.alerts import Alert, Decisions, Reading, Silence
@@ -145,9 +145,10 @@ def _add_notices(event: str, body: Mapping[str, object]) -> Op[None]:
 # -- who is told ------------------------------------------------------------------------------------------------------
 
 
-def any_notice() -> Op[bool]:
-    """Whether anybody is still to be told."""
-    return bool((yield Call("any_notice")))
+def any_notice(channels: Collection[str]) -> Op[bool]:
+    """Whether anybody is still to be told, by these channels."""
+    params: dict[str, Value] = {name: name in channels for name in CHANNELS[1:]}
+    return bool((yield Call("any_notice", params)))
 
 
 def take_notice(channel: str, lease_us: int) -> Op[Notice | None]:

@@ -50,8 +50,9 @@ INSERT INTO duly.alert_notices (id, alert_id, event, channel, body, made_at, nex
 VALUES (:id::uuid, :alert_id::uuid, :event::text, :channel::text, :body::text, :now, :now)
 ON CONFLICT (alert_id, channel, event) DO NOTHING
 
--- name: any_notice Whether anybody is still to be told.
-SELECT 1 FROM duly.alert_notices WHERE done_at IS NULL AND next_try_at <= :now LIMIT 1
+-- name: any_notice Whether anybody is still to be told, by the channels that are served here.
+SELECT 1 FROM duly.alert_notices WHERE done_at IS NULL AND next_try_at <= :now AND (leased_until IS NULL OR leased_until <= :now)
+  AND (channel = 'log' OR (channel = 'webhook' AND :webhook::boolean) OR (channel = 'callback' AND :callback::boolean)) LIMIT 1
 
 -- name: next_notice [postgres] The notice of a channel that is to be told first; the end of an alert not before its start. Others leave it alone meanwhile.
 SELECT n.id, n.alert_id, n.event, n.body, n.tries, :now - n.made_at FROM duly.alert_notices n
