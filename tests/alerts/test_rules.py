@@ -9,6 +9,9 @@ import psycopg
 import pytest
 
 from duly import Duly
+from duly.store import ops_observe
+from duly.store.call import Call, Dialect, Op
+from duly.store.statements import load
 from tests.alerts.watching import Told, active, cleared, raised, watching
 from tests.helpers import Ledger, eventually, never, opened, worker_process
 from tests.worker.tasks import declare
@@ -235,3 +238,21 @@ def test_a_rule_that_is_off_says_nothing(jobs: Duly) -> None:
     assert jobs.alerts.check() == []
     jobs.alerts.configure(depth=1_000)
     assert [each.rule for each in jobs.alerts.check()] == ["depth"]
+
+
+def test_a_user_who_may_not_see_the_size_of_the_database_still_has_the_other_rules(pg_url: str) -> None:
+    with opened(pg_url) as jobs:
+
+        @jobs.task
+        def work() -> None: ...
+
+        def refused() -> Op[tuple[int, int] | None]:
+            yield Call("refused", {})
+            return None
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(ops_observe, "postgres_size", refused)
+            patch.setitem(load(Dialect.POSTGRES), "refused", "SELECT * FROM pg_no_such_view")
+            work.enqueue_many([{}] * 3)
+            jobs.alerts.configure(depth=2)
+            assert [each.rule for each in jobs.alerts.check()] == ["depth"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import platform
 import shutil
@@ -13,12 +14,15 @@ from duly.alerts.rules import Look, Sizes, readings
 from duly.alerts.settings import AlertSettings
 from duly.domain.alerts import Reading, decide
 from duly.domain.durations import micros
+from duly.domain.errors import DatabaseError, DatabaseUnavailable
 from duly.metrics.observe import PATIENCE, recent, take_standing
 from duly.store import ops_alerts, ops_observe
 from duly.store.sqlite import SqliteDatabase
 from duly.store.store import Store
 from duly.worker.hooks import RunCoroutine
 from duly.worker.identity import is_alive
+
+log = logging.getLogger("duly.alerts")
 
 UNSERVED_US = 3_600_000_000
 """How long a notice waits for a process that serves its channel."""
@@ -102,10 +106,16 @@ class Evaluator:
     def _sizes(self) -> Sizes:
         database = self._store.database
         if isinstance(database, SqliteDatabase):
-            log = database.path.with_name(f"{database.path.name}-wal")
-            sizes = [each.stat().st_size if each.exists() else 0 for each in (log, database.path)]
+            wal = database.path.with_name(f"{database.path.name}-wal")
+            sizes = [each.stat().st_size if each.exists() else 0 for each in (wal, database.path)]
             return Sizes(shutil.disk_usage(database.path.parent).free, *sizes)
-        found = database.read(ops_observe.postgres_size)
+        try:
+            found = database.read(ops_observe.postgres_size)
+        except DatabaseUnavailable:
+            raise
+        except DatabaseError as error:  # this user may not see it; the other rules hold all the same
+            log.debug("the size of the database cannot be told: %s", error)
+            found = None
         return Sizes(None, None, None) if found is None else Sizes(None, found[1], found[0])
 
     def _rest(self, turn: int, took: float, settings: AlertSettings) -> None:
