@@ -106,7 +106,7 @@ def _admit_sqlite(key: str) -> Op[Lanes]:
         if rate.room(spent_until, 0, now) <= unstarted:
             [[left]] = yield Call("parked_by_key", {"key": key, "n": 1})
             if left != "[]":
-                over = unstarted + 1 - (rate.burst or 1)
+                over = unstarted + 1 - rate.at_once
                 opens_at = max(now + 1_000, max(spent_until, now) + over * rate.per_us // rate.n)
         metered = {"rate_n": rate.n, "rate_us": rate.per_us, "burst": rate.burst}
         yield Call("meter_key", {"key": key, "opens_at": opens_at, **metered})
@@ -136,6 +136,19 @@ def reopen(dialect: Dialect, n: int = PAGE) -> Op[Lanes]:
     moved = yield from admit(dialect, keys)
     yield Call("forget_keys", _some(dialect, keys))
     return moved
+
+
+def sweep(dialect: Dialect, after: str, n: int = PAGE) -> Op[str]:
+    """See whether the next keys that jobs wait for have room. Returns where to go on.
+
+    What ends or leaves lets the next in; this is for what none of them could: a job that a caller held at that moment.
+    """
+    rows = yield Call("waiting_keys", {"after": after, "before": "\U0010ffff", "n": n})
+    keys = [str(row[0]) for row in rows]
+    if keys:
+        yield from lock(dialect, keys)
+        yield from admit(dialect, keys)
+    return keys[-1] if len(keys) == n else ""
 
 
 def prune(dialect: Dialect, n: int = PAGE) -> Op[int]:

@@ -146,6 +146,8 @@ class Worker:
         self._refresh_peers = True
         self._out_of_touch = False
         self._known_changed = False
+        self._swept = ""
+        """How far the keys that jobs wait for have been looked at."""
         self._hurry = False
         """Whether it was told to stop a second time."""
         self._waker: Waker | None = None
@@ -195,6 +197,7 @@ class Worker:
         self._upkeep_service = Service("upkeep", self._upkeep)
         self._finisher.wake = self._finish_service.wake
         self._finisher.let_in = self._let_in
+        self._finisher.freed = self._freed
         self._alert_service: Service | None = None
         self._server: MetricsServer | None = None
         self._lateness: Lateness | None = None
@@ -470,6 +473,10 @@ class Worker:
             self._slots.ended(kind, queue, n)
         self._claim_service.wake()
 
+    def _freed(self) -> None:
+        self._claimer.freed()
+        self._claim_service.wake()
+
     def _let_in(self, lanes: Lanes) -> None:
         self._claimer.let_in(lanes)
         self._claim_service.wake()
@@ -546,6 +553,7 @@ class Worker:
         if now >= self._next_prune:
             self._next_prune = now + self.settings.maintenance_interval
             prune_some(self._store, self.settings.retention)
+            self._swept = self._store.gates.sweep(self._swept)
         return PEERS_EVERY
 
     def _see(self, now: float) -> None:
