@@ -136,15 +136,23 @@ def test_a_worker_that_starts_runs_and_drains_says_so(database_url: str) -> None
 
 
 def test_a_thread_that_does_not_turn_is_found(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    go_on = threading.Event()
+    stands_still, go_on = threading.Event(), threading.Event()
+
+    def stand_still() -> float:
+        stands_still.set()
+        return float(go_on.wait(20))
+
     with opened(sqlite_url, metrics_listen=0) as jobs, jobs.worker() as worker:
-        monkeypatch.setattr(service, "STUCK_SECONDS", 0.05)
-        monkeypatch.setattr(worker._watch_service, "_step", lambda: float(go_on.wait(20)))
-        worker._watch_service.wake()
-        answer = eventually(lambda: unwell(ask(worker.metrics_address, "/healthz")))
-        assert answer is not None
-        assert answer.json == {"ok": False, "checks": {"threads": "do not turn: watch"}}
+        watch = worker._watch_service
+        monkeypatch.setattr(watch, "_step", stand_still)
+        watch.wake()
+        assert stands_still.wait(10)
+        assert ask(worker.metrics_address, "/healthz").status == 200  # so far it has only begun
+        watch._turn_by -= service.STUCK_SECONDS
+        answer = ask(worker.metrics_address, "/healthz")
         go_on.set()
+    assert answer.status == 503
+    assert answer.json == {"ok": False, "checks": {"threads": "do not turn: watch"}}
 
 
 def not_up(found: Metrics) -> Metrics | None:
