@@ -1,4 +1,4 @@
--- duly 0021: alerts. One row per alert; at most one of a rule and a subject is active. Who shall be told is in alert_notices.
+-- duly 0009: alerts. One row per alert; at most one of a rule and a subject is active. Who shall be told is in alert_notices.
 
 CREATE TABLE duly.alerts (
     id         uuid PRIMARY KEY,
