@@ -13,31 +13,34 @@ import pytest
 
 from duly.domain.limits import Says
 from duly.domain.records import Lane
-from duly.store import ops_claim, ops_keys, ops_limits
+from duly.store import ops_claim, ops_keys
 from duly.store.call import Call, Dialect, Op, Rows
+from duly.store.postgres import PLANNER
 from duly.store.statements import Compiled
 from tests.databases import Databases, Kind
 from tests.store.factory import WORKER
-from tests.store.test_postgres import PLANNER
 
 PG = Dialect.POSTGRES
 KEYS = [f"send/k{n}" for n in range(1, 400)]
 IDS = [f"00000000-0000-7000-8000-{n:012d}" for n in range(1, 200)]
-BIG = """
-INSERT INTO duly.gates (scope, name, slots, limited_at, stamped) VALUES ('task', 'send', 5, 1, true), ('keys', 'send', 1, 1, false);
+ID = "('00000000-0000-7000-8000-' || lpad(n::text, 12, '0'))::uuid"
+KEY = "'send/k' || (n % 100000 + 1)"
+BIG = f"""
+INSERT INTO duly.gates (scope, name, slots, limited_at, stamped)
+VALUES ('task', 'send', 5, 1, true), ('keys', 'send', 1, 1, false);
 INSERT INTO duly.jobs (id, task, queue, tenant, args, priority, max_attempts, created_at, limit_key)
-SELECT ('00000000-0000-7000-8000-' || lpad(n::text, 12, '0'))::uuid, 'send', 'default', '', '{}', 0, 1, n, 'send/k' || (n % 100000 + 1)
-FROM generate_series(1, 300000) n;
+SELECT {ID}, 'send', 'default', '', '{{}}', 0, 1, n, {KEY} FROM generate_series(1, 300000) n;
 INSERT INTO duly.waiting (queue, tenant, task, rank, id, run_at, priority)
-SELECT 'default', '', 'send', n, ('00000000-0000-7000-8000-' || lpad(n::text, 12, '0'))::uuid, n, 0 FROM generate_series(1, 90000) n;
-INSERT INTO duly.running (id, token, queue, tenant, task, priority, run_at, attempt, crashes, hold, limited, worker_id, claimed_at, leased_until)
-SELECT ('00000000-0000-7000-8000-' || lpad(n::text, 12, '0'))::uuid, 1, 'default', '', 'send', 0, n, 1, 0, 0, 1,
-       '00000000-0000-7000-8000-000000000000', n, 9000000000000000 FROM generate_series(90001, 100000) n;
+SELECT 'default', '', 'send', n, {ID}, n, 0 FROM generate_series(1, 90000) n;
+INSERT INTO duly.running (id, token, queue, tenant, task, priority, run_at, attempt, crashes, hold, limited,
+                          worker_id, claimed_at, leased_until)
+SELECT {ID}, 1, 'default', '', 'send', 0, n, 1, 0, 0, 1, '00000000-0000-7000-8000-000000000000', n, 9000000000000000
+FROM generate_series(90001, 100000) n;
 INSERT INTO duly.parked (id, queue, tenant, task, run_at, priority, parked_at, reason, mark, rank)
-SELECT ('00000000-0000-7000-8000-' || lpad(n::text, 12, '0'))::uuid, 'default', '', 'send', n, 0, n,
-       CASE WHEN n > 299000 THEN 'arrived' ELSE 'key' END, 'send/k' || (n % 100000 + 1), n FROM generate_series(100001, 300000) n;
+SELECT {ID}, 'default', '', 'send', n, 0, n, CASE WHEN n > 299000 THEN 'arrived' ELSE 'key' END, {KEY}, n
+FROM generate_series(100001, 300000) n;
 INSERT INTO duly.admitted (key, job_id, look)
-SELECT 'send/k' || (n % 100000 + 1), ('00000000-0000-7000-8000-' || lpad(n::text, 12, '0'))::uuid, n % 10000 = 0 FROM generate_series(1, 100000) n;
+SELECT {KEY}, {ID}, n % 10000 = 0 FROM generate_series(1, 100000) n;
 INSERT INTO duly.keys (name, rate_n, rate_us, burst, opens_at)
 SELECT 'send/k' || n, 1, 1000000, 1, CASE WHEN n % 1000 = 0 THEN n END FROM generate_series(1, 100000) n;
 """
@@ -61,8 +64,6 @@ def answer(call: Call) -> Rows:
             return [(job_id, key) for job_id, key in zip(IDS, KEYS, strict=False)]
         case "opening_keys" | "keys_to_look_at" | "busy_keys" | "waiting_keys":
             return [(key,) for key in KEYS]
-        case "unstamped":
-            return [("task", "send", 1)]
         case "breaker_of":
             return [("[0.5, 10, 60000000, 30000000]", None, 0, None, 9, 9, 1)]
         case _:
@@ -185,20 +186,6 @@ def test_the_counts_of_a_limit_read_only_what_runs_under_it(big: str) -> None:
                 " AND leased_until > 5".encode()
             )
             assert f"running_by_{scope}" in "\n".join(str(line[0]) for line in lines)
-
-
-def test_stamping_is_the_only_thing_that_walks_over_what_runs() -> None:
-    calls: list[str] = []
-    op = ops_limits.stamp()
-    try:
-        call = next(op)
-        while True:
-            assert isinstance(call, Call)
-            calls.append(call.name)
-            call = op.send(answer(call))
-    except StopIteration:
-        pass
-    assert calls == ["unstamped", "stamp_running", "stamped"]
 
 
 STATEMENTS = (

@@ -346,6 +346,8 @@ class Claimer:
             limited, rated, hurried = bool(bits(bound)), self.bounds.rated(bound), self.bounds.tight(bound)
             for run in runs:
                 run.limited, run.rated, run.hurried = limited, rated, hurried
+                if rated:
+                    run.came_at = lease_time()
         if len(runs) < len(jobs):  # unregistered in this very moment: nobody here can run them
             self._slots.ended(kind, queue, len(jobs) - len(runs))
             held = {run.job.id for run in runs}

@@ -29,6 +29,7 @@ class Run:
     __slots__ = (
         "_progress",
         "asyncio_task",
+        "came_at",
         "cancel_event",
         "cancel_reason",
         "child",
@@ -56,6 +57,7 @@ class Run:
         self.definition = definition
         self.occurrence: Occurrence | None = None  # what a recurring job's run is for
         self.leased_at = leased_at  # on `lease_time`, read before the claim or renewal was sent
+        self.came_at = leased_at  # the same, when the claim was answered, if it was made under a rate
         self.rated = False  # whether it was claimed under a rate, so that it must start at once or not at all
         self.hurried = False  # whether others wait for its place, so that its end is written at once
         self.limited = False  # whether it was claimed under a limit, so that its end may let another start
