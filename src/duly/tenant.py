@@ -17,7 +17,7 @@ from duly.domain.audit import Via
 from duly.domain.errors import ConfigurationError, InvalidOption
 from duly.domain.limits import Limit
 from duly.domain.names import check_tenant
-from duly.domain.records import Enqueued, NewJob, Pause
+from duly.domain.records import Enqueued, NewJob, Pause, Standing
 from duly.domain.states import State
 from duly.job import Job, Run
 from duly.job_verbs import JobVerbs
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from duly.config import Settings
     from duly.domain.periods import Period
     from duly.results import Waiters
-    from duly.store.tenant import Standing, TenantStore
+    from duly.store.tenant import TenantStore
     from duly.usage import Usage
     from duly.worker.registry import Registry
 

@@ -123,6 +123,16 @@ class Pause(NamedTuple):
     reason: str | None
 
 
+class Standing(NamedTuple):
+    """How a tenant stands. No more than some jobs of each kind are counted."""
+
+    weight: float
+    waiting: int
+    running: int
+    parked: int
+    paused_at: int | None
+
+
 class Enqueued(NamedTuple):
     """The answer to an enqueue: the job that stands for it, and whether it is a new one."""
 

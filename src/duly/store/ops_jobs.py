@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from duly.domain.audit import Actor
 from duly.domain.ids import is_job_id
 from duly.domain.rank import DEFAULT_HORIZON_US
-from duly.domain.records import HOLD, Counts, Filter, JobRecord, RunRecord
+from duly.domain.records import HOLD, Counts, Filter, JobRecord, RunRecord, Standing
 from duly.domain.states import State
 from duly.store import ops_audit
-from duly.store.call import Call, Dialect, Op, Row, Value
+from duly.store.call import Call, Dialect, Op, Row, Rows, Value
 from duly.store.ops_enqueue import MOVES, Unstarted, move_to, requeue, take_unstarted
 from duly.store.ops_settle import end_unstarted, retake_key
 
@@ -234,7 +234,10 @@ def counts(tenant: str | None = None) -> Op[Counts]:
     def grouped(rows: object) -> list[tuple[str, str, str, int, int]]:
         return [tuple(row) for row in rows]  # type: ignore[attr-defined]
 
-    waiting = yield Call(f"count_waiting{of}", params)
+    if tenant is None:
+        waiting = yield Call("count_waiting")
+    else:
+        waiting = yield from by_queue("count_waiting_of", {"tenant": tenant})
     scheduled = yield Call(f"count_scheduled{of}", params)
     running = yield Call(f"count_running{of}", params)
     parked = yield Call(f"count_parked{of}", params)
@@ -246,6 +249,38 @@ def counts(tenant: str | None = None) -> Op[Counts]:
         parked={str(reason): int(str(n)) for reason, n in parked},
         ended={str(state): int(str(n)) for state, n in ended},
     )
+
+
+def by_queue(name: str, params: Mapping[str, Value]) -> Op[Rows]:
+    """Ask something about a tenant's waiting jobs in one queue after the other: its lanes are found by queue."""
+    found: list[Row] = []
+    for row in (yield Call("queues_with_jobs")):
+        found += yield Call(name, {**params, "in_queue": str(row[0])})
+    return found
+
+
+def standing(tenant: str, most: int) -> Op[Standing]:
+    """How a tenant stands; of each kind of job no more than so many are counted."""
+    [(weight, running, parked, paused_at)] = yield Call("tenant_standing", {"tenant": tenant, "most": most})
+    waiting = yield from by_queue("some_waiting_of", {"tenant": tenant, "most": most})
+    return Standing(
+        weight=float(str(weight)),
+        waiting=min(most, sum(int(str(row[0])) for row in waiting)),
+        running=int(str(running)),
+        parked=int(str(parked)),
+        paused_at=None if paused_at is None else int(str(paused_at)),
+    )
+
+
+def tenant_names(after: str, n: int) -> Op[list[str]]:
+    """The next tenants by name."""
+    names: list[str] = []
+    while len(names) < n:
+        rows = yield Call("next_tenant_name", {"after": names[-1] if names else after})
+        if rows[0][0] is None:
+            break
+        names.append(str(rows[0][0]))
+    return names
 
 
 def release_parked(dialect: Dialect, task: str, fingerprint: str, n: int) -> Op[int]:
@@ -294,6 +329,7 @@ def _page(wanted: Filter) -> Op[list[str]]:
         name = _LISTS.get(wanted.state, "list_ended")
         return [str(row[0]) for row in (yield Call(f"{name}{of}", params))]
     page = params | {"limit": wanted.limit + wanted.offset, "offset": 0}
-    found = [*(yield Call(f"list_waiting{of}", page)), *(yield Call(f"list_parked{of}", page))]
+    waiting = (yield from by_queue("list_waiting_of", page)) if of else (yield Call("list_waiting", page))
+    found = [*waiting, *(yield Call(f"list_parked{of}", page))]
     newest = sorted((str(row[0]) for row in found), reverse=True)
     return newest[wanted.offset : wanted.offset + wanted.limit]

@@ -658,8 +658,7 @@ class Store:
 
     def tenant_names(self, *, after: str = "", n: int = 100) -> list[str]:
         """The next tenants by name: those that have jobs, a weight, or a gate of their own."""
-        rows = self.database.read(lambda: _rows(Call("tenant_names", {"after": after, "n": n})))
-        return [str(row[0]) for row in rows]
+        return self.database.read(lambda: ops_jobs.tenant_names(after, n))
 
     def now_us(self) -> int:
         """What time the database says it is."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from duly.domain.audit import Actor
 from duly.domain.limits import Limit
-from duly.domain.records import Counts, Filter, JobRecord, Pause, RunRecord
+from duly.domain.records import Counts, Filter, JobRecord, Pause, RunRecord, Standing
 from duly.domain.states import State
 from duly.store import ops_jobs, ops_limits, ops_results
 from duly.store.call import Call, Op, Rows
@@ -24,16 +24,6 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 UNKNOWN = ("unknown", None)
-
-
-class Standing(NamedTuple):
-    """How a tenant stands. No more than some jobs are counted."""
-
-    weight: float
-    waiting: int
-    running: int
-    parked: int
-    paused_at: int | None
 
 
 class TenantStore:
@@ -189,15 +179,7 @@ class TenantStore:
 
     def standing(self, most: int) -> Standing:
         """How the tenant stands; of each kind of job at most so many are counted."""
-        [row] = self._rows(Call("tenant_standing", {"tenant": self.tenant, "most": most}))
-        weight, waiting, running, parked, paused_at = row
-        return Standing(
-            float(str(weight)),
-            int(str(waiting)),
-            int(str(running)),
-            int(str(parked)),
-            None if paused_at is None else int(str(paused_at)),
-        )
+        return self._database.read(lambda: ops_jobs.standing(self.tenant, most))
 
     # -- how --------------------------------------------------------------------------------------------------
 

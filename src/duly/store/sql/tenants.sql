@@ -18,12 +18,13 @@ e.tenant = :tenant::text AND e.tenant <> '' AND e.id < COALESCE(:before_id::uuid
    OR (SELECT (:tag::text IS NULL OR replace(j.tags, :tag::text, '') <> j.tags) AND (:text::text IS NULL OR replace(j.args::text, :text::text, '') <> j.args::text)
        FROM duly.jobs j WHERE j.id = e.id))
 
--- part: queues_with_jobs The queues in which anything waits: one index probe each.
+-- name: queues_with_jobs The queues in which anything waits: one index probe each.
 WITH RECURSIVE q(queue) AS (
     SELECT min(queue) FROM duly.waiting
     UNION ALL
     SELECT (SELECT min(n.queue) FROM duly.waiting n WHERE n.queue > q.queue) FROM q WHERE q.queue IS NOT NULL
 )
+SELECT queue FROM q WHERE queue IS NOT NULL
 
 -- name: list_jobs_of Which jobs a tenant has, in whatever state, newest first.
 SELECT e.id FROM duly.jobs e
@@ -37,9 +38,11 @@ WHERE
 @own
 ORDER BY e.id DESC LIMIT :limit::integer OFFSET :offset::integer
 
--- name: list_waiting_of Which jobs of a tenant stand in `waiting`, newest first: by its lanes.
-@queues_with_jobs
-SELECT e.id FROM q CROSS JOIN (SELECT 0 AS suspect UNION ALL SELECT 1) s JOIN duly.waiting e ON e.queue = q.queue AND e.suspect = s.suspect
+-- name: list_waiting_of Which jobs of a tenant stand in `waiting` in one queue, newest first: by its lanes, and only then by id.
+WITH own AS MATERIALIZED (
+    SELECT id, queue, tenant, task FROM duly.waiting WHERE queue = :in_queue::text AND suspect IN (0, 1) AND tenant = :tenant::text
+)
+SELECT e.id FROM own e
 WHERE
 @own
 ORDER BY e.id DESC LIMIT :limit::integer OFFSET :offset::integer
@@ -68,11 +71,13 @@ WHERE (SELECT d.state FROM duly.ended d WHERE d.id = e.id) = :state::text AND
 @own
 ORDER BY e.id DESC LIMIT :limit::integer OFFSET :offset::integer
 
--- name: count_waiting_of How many jobs of a tenant wait, by queue and task.
-@queues_with_jobs
-SELECT e.queue, e.tenant, e.task, count(*), min(e.run_at)
-FROM q CROSS JOIN (SELECT 0 AS suspect UNION ALL SELECT 1) s JOIN duly.waiting e ON e.queue = q.queue AND e.suspect = s.suspect AND e.tenant = :tenant::text
-GROUP BY e.queue, e.tenant, e.task
+-- name: count_waiting_of How many jobs of a tenant wait in one queue, by task.
+SELECT queue, tenant, task, count(*), min(run_at) FROM duly.waiting
+WHERE queue = :in_queue::text AND suspect IN (0, 1) AND tenant = :tenant::text GROUP BY queue, tenant, task
+
+-- name: some_waiting_of How many jobs of a tenant wait in one queue; no more than some are counted.
+SELECT count(*) FROM (
+    SELECT 1 FROM duly.waiting WHERE queue = :in_queue::text AND suspect IN (0, 1) AND tenant = :tenant::text LIMIT :most::integer) w
 
 -- name: count_scheduled_of How many jobs of a tenant are scheduled, by queue and task.
 SELECT queue, tenant, task, count(*), min(run_at) FROM duly.scheduled WHERE tenant = :tenant::text AND tenant <> '' GROUP BY queue, tenant, task
@@ -81,7 +86,8 @@ SELECT queue, tenant, task, count(*), min(run_at) FROM duly.scheduled WHERE tena
 SELECT queue, tenant, task, count(*), min(claimed_at) FROM duly.running WHERE tenant = :tenant::text GROUP BY queue, tenant, task
 
 -- name: count_parked_of How many jobs of a tenant are parked, by reason.
-SELECT reason, count(*) FROM duly.parked WHERE tenant = :tenant::text AND tenant <> '' GROUP BY reason
+WITH own AS MATERIALIZED (SELECT reason FROM duly.parked WHERE tenant = :tenant::text AND tenant <> '')
+SELECT reason, count(*) FROM own GROUP BY reason
 
 -- name: count_ended_of How many jobs of a tenant ended, by state.
 WITH own AS MATERIALIZED (
@@ -117,25 +123,16 @@ WHERE scope IN ('tenant', 'minute', 'day') AND name = :tenant::text
   AND (slots IS NOT NULL OR rate_n IS NOT NULL OR most_waiting IS NOT NULL OR blocked_until IS NOT NULL)
 ORDER BY scope
 
--- name: tenant_names The next tenants by name: who has jobs, recurring or not, a weight, or a gate. One index probe for each.
-WITH RECURSIVE t(name, n) AS (
-    SELECT CAST(:after::text AS text), 0
-    UNION ALL
-    SELECT (SELECT min(o.name) FROM (
-        SELECT min(tenant) AS name FROM duly.jobs WHERE tenant > t.name AND tenant <> ''
-        UNION ALL SELECT min(name) FROM duly.tenants WHERE name > t.name
-        UNION ALL SELECT min(name) FROM duly.gates WHERE scope = 'tenant' AND name > t.name
-        UNION ALL SELECT min(name) FROM duly.gates WHERE scope = 'minute' AND name > t.name
-        UNION ALL SELECT min(name) FROM duly.gates WHERE scope = 'day' AND name > t.name) o), t.n + 1
-    FROM t WHERE t.name IS NOT NULL AND t.n < :n::integer
-)
-SELECT name FROM t WHERE name IS NOT NULL AND n > 0 ORDER BY name
+-- name: next_tenant_name The next tenant by name that has jobs, recurring or not, a weight, or a gate: a few index probes.
+SELECT min(o.name) FROM (
+    SELECT min(tenant) AS name FROM duly.jobs WHERE tenant > :after::text AND tenant <> ''
+    UNION ALL SELECT min(name) FROM duly.tenants WHERE name > :after::text
+    UNION ALL SELECT min(name) FROM duly.gates WHERE scope = 'tenant' AND name > :after::text
+    UNION ALL SELECT min(name) FROM duly.gates WHERE scope = 'minute' AND name > :after::text
+    UNION ALL SELECT min(name) FROM duly.gates WHERE scope = 'day' AND name > :after::text) o
 
--- name: tenant_standing How a tenant stands: weight, how many wait, run and are parked (no more than some are counted), since when it is paused.
-@queues_with_jobs
+-- name: tenant_standing How a tenant stands: its weight, how many run and are parked (no more than some are counted), since when it is paused.
 SELECT COALESCE((SELECT weight FROM duly.tenants WHERE name = :tenant::text), 1),
-       (SELECT count(*) FROM (SELECT 1 FROM q CROSS JOIN (SELECT 0 AS suspect UNION ALL SELECT 1) s
-            JOIN duly.waiting e ON e.queue = q.queue AND e.suspect = s.suspect AND e.tenant = :tenant::text LIMIT :most::integer) w),
        (SELECT count(*) FROM (SELECT 1 FROM duly.running WHERE tenant = :tenant::text LIMIT :most::integer) r),
        (SELECT count(*) FROM (SELECT 1 FROM duly.parked WHERE tenant = :tenant::text AND tenant <> '' LIMIT :most::integer) p),
        (SELECT paused_at FROM duly.gates WHERE scope = 'tenant' AND name = :tenant::text AND paused_at IS NOT NULL AND (paused_until IS NULL OR paused_until > :now))
