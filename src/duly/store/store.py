@@ -171,8 +171,8 @@ class Store:
 
     def enqueue_many(self, model: NewJob, rows: Sequence[tuple[str, str, str | None]]) -> list[Enqueued]:
         """Store many jobs that differ in (id, args, unique key), all or none."""
-        copy = self.dialect is Dialect.POSTGRES
-        answers = self.database.write(lambda: ops_enqueue.enqueue_many(self.dialect, model, rows, copy=copy))
+        database = self.database
+        answers = database.write(lambda: ops_enqueue.enqueue_many(self.dialect, model, rows, copy=database.copies))
         self._wake_for(model)
         return answers
 
