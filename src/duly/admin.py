@@ -5,14 +5,14 @@ from __future__ import annotations
 import builtins
 import json
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duly.domain.audit import current_actor
 from duly.domain.clock import to_us
 from duly.domain.durations import micros, to_timedelta
 from duly.domain.errors import InvalidOption
 from duly.domain.names import check_queue_name, check_task_name, check_tenant, check_text
-from duly.domain.rank import STRICT_HORIZON_US
+from duly.domain.rank import DEFAULT_HORIZON_US, STRICT_HORIZON_US
 from duly.domain.records import Counts, Pause, WorkerRecord
 from duly.domain.states import State
 from duly.domain.text import clean_text
@@ -31,6 +31,17 @@ if TYPE_CHECKING:
 __all__ = ["MOST_LISTED", "Admin", "Bulk"]
 SILENCE_US = 15_000_000
 """How much longer than its lease a worker may be silent before it is not counted as alive."""
+
+
+class Queue(NamedTuple):
+    """How a queue is shared: after `horizon` a waiting job of priority 0 is level with a new one of priority 100."""
+
+    name: str
+    horizon: timedelta
+    strict: bool
+    """Strict priority: nothing ages."""
+    fair: bool
+    """Whether tenants take turns."""
 
 
 class Admin(JobVerbs):
@@ -178,6 +189,14 @@ class Admin(JobVerbs):
     def set_fair(self, queue: str, fair: bool) -> None:
         """Say whether tenants take turns in a queue, as they do unless told otherwise; else all go by rank alone."""
         self.store.gates.set_fair(check_queue_name(queue), bool(fair), actor=current_actor())
+
+    def queues(self) -> builtins.list[Queue]:
+        """The queues in which anything waits or of which something was said, by name."""
+        return [
+            Queue(each.name, timedelta(microseconds=us), us >= STRICT_HORIZON_US, each.fair)
+            for each in self.store.queues()
+            for us in [DEFAULT_HORIZON_US if each.horizon_us is None else each.horizon_us]
+        ]
 
     def weights(self) -> dict[str, float]:
         """The tenants whose weight is not 1."""

@@ -26,7 +26,6 @@ from tests.store.raw import Raw
 from tests.tenant.test_scope import METHODS, shown_by
 from tests.tenant.world import LATER, WITH_JOB, WITH_TENANT, World
 
-pytestmark = pytest.mark.everywhere
 LOGINS = {role: f"a_{role}" for role in ROLES if role != "tenant"}
 TENANTS = {"acme": "acme_app", "globex": "globex_app"}
 
@@ -133,6 +132,7 @@ def tried(connection: psycopg.Connection, table: str, columns: list[str]) -> str
 
 
 @pytest.mark.requirement("E9")
+@pytest.mark.everywhere
 def test_each_role_may_do_to_each_table_what_is_written_and_nothing_else(pg_url: str) -> None:
     set_up(pg_url)
     found: dict[tuple[str, str], str] = {}
@@ -176,6 +176,7 @@ def test_every_table_with_a_tenant_in_it_has_a_policy(pg_url: str) -> None:
 
 
 @pytest.mark.requirement("E9")
+@pytest.mark.everywhere
 def test_a_tenants_role_sees_all_of_its_own_rows_and_no_other(world: World, pg_url: str) -> None:
     for tenant, login in TENANTS.items():
         expected = world.rows_of(tenant)
@@ -231,7 +232,8 @@ INSERTS = {
     "a time for another's job": "INSERT INTO duly.scheduled (id, run_at, queue, tenant, task, priority) "
     "VALUES ('{failed}', 0, 'default', 'acme', 'work', 0)",
     "a parking place for another's job": "INSERT INTO duly.parked "
-    "(id, queue, tenant, task, run_at, priority, parked_at, reason) VALUES ('{failed}', 'default', 'acme', 'work', 0, 0, 0, 'arguments')",
+    "(id, queue, tenant, task, run_at, priority, parked_at, reason) "
+    "VALUES ('{failed}', 'default', 'acme', 'work', 0, 0, 0, 'arguments')",
     "an end for another's job": "INSERT INTO duly.ended (id, state, finished_at, token, attempt, crashes) "
     "VALUES ('{waiting}', 'failed', 0, 1, 1, 0)",
     "a key that names another's job": "INSERT INTO duly.unique_keys (tenant, key, job_id, scope) "
@@ -240,7 +242,8 @@ INSERTS = {
     "another's key": "INSERT INTO duly.unique_keys (tenant, key, job_id, scope) "
     "VALUES ('globex', 'k', gen_random_uuid(), 2)",
     "a schedule for another's job": "INSERT INTO duly.schedules "
-    "(id, tenant, task, key, rule, anchor_at, created_at, updated_at) VALUES ('{failed}', 'acme', 'work', 'k', '{{}}', 0, 0, 0)",
+    "(id, tenant, task, key, rule, anchor_at, created_at, updated_at) "
+    "VALUES ('{failed}', 'acme', 'work', 'k', '{{}}', 0, 0, 0)",
     "a recurring job of another": "INSERT INTO duly.recurring (id, enabled) VALUES ('{failed}', true)",
     "an audit of another": "INSERT INTO duly.audit (at, via, action, tenant) VALUES (0, 'cli', 'boost', 'globex')",
     "a run": "INSERT INTO duly.running SELECT * FROM duly.running",
@@ -256,14 +259,19 @@ INSERTS = {
 
 
 @pytest.mark.requirement("E9")
-@pytest.mark.parametrize("what", INSERTS)
-def test_a_tenants_role_cannot_write(world: World, pg_url: str, what: str) -> None:
+@pytest.mark.everywhere
+def test_a_tenants_role_cannot_write_what_is_not_its_own(world: World, pg_url: str) -> None:
     before = world.rows_of("globex"), world.rows_of("acme")
-    text = INSERTS[what]
-    statement = text.format(**world.globex.ids) if "{" in text and "'{}'" not in text else text
-    refused = (errors.InsufficientPrivilege, errors.FeatureNotSupported)
-    with acting(pg_url, "acme_app") as acme, pytest.raises(refused):
-        acme.execute(statement.encode())
+    done = []
+    with acting(pg_url, "acme_app") as acme:
+        for what, text in INSERTS.items():
+            statement = text.format(**world.globex.ids) if "{" in text and "'{}'" not in text else text
+            try:
+                acme.execute(statement.encode())
+                done.append(what)
+            except (errors.InsufficientPrivilege, errors.FeatureNotSupported):
+                pass
+    assert done == []
     assert (world.rows_of("globex"), world.rows_of("acme")) == before
 
 
@@ -376,6 +384,7 @@ def test_a_tenants_role_enqueues_in_every_way_for_itself_alone(world: World, pg_
 
 
 @pytest.mark.requirement("E9")
+@pytest.mark.everywhere
 def test_workers_work_with_the_policies_on(world: World, pg_url: str) -> None:
     with opened(by(pg_url, LOGINS["worker"])) as jobs:
         work = jobs.task(world.work.definition.fn)
@@ -508,6 +517,7 @@ def test_it_may_be_run_again(pg_url: str) -> None:
         assert [raw.rows(question) for question in asked] == before
 
 
+@pytest.mark.everywhere
 def test_a_plain_owner_sets_it_up_migrates_and_is_examined(databases: Databases, pg_kind: Kind) -> None:
     with databases.fresh(pg_kind, prepared=False) as url:
         with psycopg.connect(url, autocommit=True) as admin:

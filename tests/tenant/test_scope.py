@@ -197,14 +197,44 @@ def answer_of(do: Callable[[Tenant, str], Any], tenant: Tenant, job_id: str) -> 
 
 
 @pytest.mark.requirement("E9")
-@pytest.mark.parametrize("verb", BY_ID)
-def test_a_job_of_another_tenant_answers_like_one_that_never_was(world: World, verb: str) -> None:
-    do, acme = BY_ID[verb], world.acme.handle
-    before = world.rows_of("globex")
-    unknown = answer_of(do, acme, uuid7())
-    for what, job_id in world.globex.ids.items():
-        assert answer_of(do, acme, job_id) == unknown, what
-    assert world.rows_of("globex") == before
+def test_a_job_of_another_tenant_answers_like_one_that_never_was(world: World) -> None:
+    acme, before = world.acme.handle, (world.rows_of("acme"), world.rows_of("globex"))
+    for verb, do in BY_ID.items():
+        unknown = answer_of(do, acme, uuid7())
+        for what, job_id in world.globex.ids.items():
+            assert answer_of(do, acme, job_id) == unknown, (verb, what)
+    assert (world.rows_of("acme"), world.rows_of("globex")) == before
+
+
+@pytest.mark.requirement("E9")
+def test_it_costs_one_probe_to_learn_that_a_job_is_not_there(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also by time nobody learns whether an id is another's: the same statements are asked."""
+    asked: list[str] = []
+    database: Any = world.jobs.store.database
+    write = database.write
+
+    def watched(op: Callable[[], Any], **how: Any) -> Any:
+        def watching() -> Any:
+            run = op()
+            rows = None
+            while True:
+                try:
+                    call = run.send(rows)
+                except StopIteration as stop:
+                    return stop.value
+                asked.append(call.name)
+                rows = yield call
+
+        return write(watching, **how)
+
+    monkeypatch.setattr(database, "write", watched)
+    for verb in ("cancel", "retry", "delete", "cancel_many", "retry_many", "delete_many", "set_state failed"):
+        answer_of(BY_ID[verb], world.acme.handle, uuid7())
+        unknown, asked[:] = list(asked), []
+        answer_of(BY_ID[verb], world.acme.handle, world.globex.ids["waiting"])
+        foreign, asked[:] = list(asked), []
+        assert unknown == foreign, verb
+        assert unknown[0] == "is_of_tenant", verb
 
 
 @pytest.mark.requirement("E9")

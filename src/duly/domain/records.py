@@ -123,6 +123,14 @@ class Pause(NamedTuple):
     reason: str | None
 
 
+class QueueRecord(NamedTuple):
+    """What was said of a queue; a horizon of None is the default."""
+
+    name: str
+    horizon_us: int | None
+    fair: bool
+
+
 class Standing(NamedTuple):
     """How a tenant stands. No more than some jobs of each kind are counted."""
 

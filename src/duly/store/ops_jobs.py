@@ -9,7 +9,7 @@ from typing import TypeVar
 from duly.domain.audit import Actor
 from duly.domain.ids import is_job_id
 from duly.domain.rank import DEFAULT_HORIZON_US
-from duly.domain.records import HOLD, Counts, Filter, JobRecord, RunRecord, Standing
+from duly.domain.records import HOLD, Counts, Filter, JobRecord, QueueRecord, RunRecord, Standing
 from duly.domain.states import State
 from duly.store import ops_audit
 from duly.store.call import Call, Dialect, Op, Row, Rows, Value
@@ -256,6 +256,17 @@ def by_queue(name: str, params: Mapping[str, Value]) -> Op[Rows]:
     found: list[Row] = []
     for row in (yield Call("queues_with_jobs")):
         found += yield Call(name, {**params, "in_queue": str(row[0])})
+    return found
+
+
+def queues() -> Op[list[QueueRecord]]:
+    """The queues in which anything waits, or of which something was said, by name."""
+    said = {str(name): (horizon, bool(fair)) for name, horizon, fair in (yield Call("queue_settings"))}
+    names = {str(row[0]) for row in (yield Call("queues_with_jobs"))} | set(said)
+    found = []
+    for name in sorted(names):
+        horizon, fair = said.get(name, (None, True))
+        found.append(QueueRecord(name, None if horizon is None else int(str(horizon)), fair))
     return found
 
 

@@ -46,6 +46,7 @@ from duly.domain.records import (
     Lapsed,
     NewJob,
     ProcessIdentity,
+    QueueRecord,
     RunRecord,
     Settled,
     WorkerRecord,
@@ -598,6 +599,10 @@ class Store:
         )
         self.poke(Hint("look"))
         return done
+
+    def queues(self) -> list[QueueRecord]:
+        """The queues in which anything waits, or of which something was said, by name."""
+        return self.database.read(ops_jobs.queues)
 
     def set_horizon(self, queue: str, horizon_us: int | None, *, actor: Actor | None = None) -> None:
         """Say how fast a queue ages, for jobs that become due from now on."""

@@ -66,6 +66,11 @@ class TenantStore:
         """Whether a job recurs."""
         return bool(self._rows(Call("is_recurring_of", {"id": job_id, "tenant": self.tenant})))
 
+    def count_recurring(self) -> tuple[int, int, int]:
+        """How many recurring jobs are enabled, how many disabled, and how many of the enabled fail."""
+        [row] = self._rows(Call("count_recurring_of", {"tenant": self.tenant}))
+        return int(str(row[0])), int(str(row[1])), int(str(row[2]))
+
     def recurring_job(self, job_id: str) -> RecurringRecord | None:
         """One recurring job by its id."""
         ops = self._store.recurring_by(None, tenant=self.tenant)

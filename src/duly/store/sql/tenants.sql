@@ -95,6 +95,10 @@ WITH own AS MATERIALIZED (
 )
 SELECT state, count(*) FROM own WHERE state IS NOT NULL GROUP BY state
 
+-- name: count_recurring_of How many recurring jobs of a tenant are enabled, disabled, and failed when they last ran.
+SELECT count(*) FILTER (WHERE r.enabled), count(*) FILTER (WHERE NOT r.enabled), count(*) FILTER (WHERE r.enabled AND r.failures > 0)
+FROM duly.schedules s JOIN duly.recurring r ON r.id = s.id WHERE s.tenant = :tenant::text
+
 -- name: recent_runs_of The runs of a tenant's jobs that ended last. (`+` keeps SQLite from walking everybody's runs by time.)
 SELECT r.job_id, r.token, r.attempt, r.outcome, r.started_at, r.finished_at, r.worker_id, r.error_kind, r.error, r.traceback, r.result, r.log
 FROM duly.jobs e JOIN duly.runs r ON r.job_id = e.id
