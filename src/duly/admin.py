@@ -11,13 +11,14 @@ from duly.domain.audit import current_actor
 from duly.domain.clock import to_us
 from duly.domain.durations import micros, to_timedelta
 from duly.domain.errors import InvalidOption
-from duly.domain.names import check_queue_name, check_task_name, check_tenant, check_text
+from duly.domain.names import check_queue_name, check_tenant, check_text
 from duly.domain.rank import DEFAULT_HORIZON_US, STRICT_HORIZON_US
 from duly.domain.records import Counts, Pause, WorkerRecord
 from duly.domain.states import State
 from duly.domain.text import clean_text
 from duly.job import Job, Run
 from duly.job_verbs import MOST_LISTED, MOST_REASON, Bulk, JobVerbs
+from duly.limiting import gate_named
 from duly.maintenance.prune import Retention, prune_some
 from duly.worker.identity import is_gone
 
@@ -148,16 +149,17 @@ class Admin(JobVerbs):
         queue: str | None = None,
         task: str | None = None,
         tenant: str | None = None,
+        key: str | None = None,
         reason: str = "",
         by: str | None = None,
         until: datetime | None = None,
         duration: timedelta | float | str | None = None,
     ) -> None:
-        """Pause a queue, a task or a tenant: nothing of it is claimed any more, however much waits; what runs ends.
+        """Pause a queue, a task, a tenant or a key: nothing of it starts any more, however much waits; what runs ends.
 
         `until` a time, or for a `duration`; else until `resume`.
         """
-        scope, name = _gate(queue, task, tenant)
+        scope, name = gate_named(queue=queue, task=task, tenant=tenant, key=key)
         if until is not None and duration is not None:
             raise InvalidOption("give until or duration, not both")
         until_us = None if until is None else to_us(until, "until")
@@ -171,9 +173,17 @@ class Admin(JobVerbs):
         actor = current_actor().or_by(who)
         self.store.gates.pause(scope, name, by=actor.who, reason=text, until=until_us, for_us=for_us, actor=actor)
 
-    def resume(self, *, queue: str | None = None, task: str | None = None, tenant: str | None = None) -> bool:
-        """Let a queue, a task or a tenant go on. Returns whether it was paused."""
-        return self.store.gates.resume(*_gate(queue, task, tenant), actor=current_actor())
+    def resume(
+        self,
+        *,
+        queue: str | None = None,
+        task: str | None = None,
+        tenant: str | None = None,
+        key: str | None = None,
+    ) -> bool:
+        """Let a queue, a task, a tenant or a key go on. Returns whether it was paused."""
+        gate = gate_named(queue=queue, task=task, tenant=tenant, key=key)
+        return self.store.gates.resume(*gate, actor=current_actor())
 
     def set_weight(self, tenant: str, weight: float) -> None:
         """Say how much of a shared queue a tenant may have beside others: with 3 thrice as much as one with 1.
@@ -239,14 +249,3 @@ class Admin(JobVerbs):
     @property
     def _scope(self) -> Duly:
         return self._app
-
-
-def _gate(queue: str | None, task: str | None, tenant: str | None) -> tuple[str, str]:
-    named = {"queue": queue, "task": task, "tenant": tenant}
-    given = [(scope, name) for scope, name in named.items() if name is not None]
-    if len(given) != 1:
-        raise InvalidOption("name one queue, one task or one tenant: queue=, task= or tenant=")
-    scope, name = given[0]
-    if name == "":
-        raise InvalidOption(f"{scope} must not be empty: jobs of no {scope} cannot be paused by it")
-    return scope, {"queue": check_queue_name, "task": check_task_name, "tenant": check_tenant}[scope](name)

@@ -21,6 +21,7 @@ from duly.domain.records import Enqueued, NewJob, Pause, Standing
 from duly.domain.states import State
 from duly.job import Job, Run
 from duly.job_verbs import JobVerbs
+from duly.store.ops_enqueue import Fresh
 from duly.task import AsyncTask, Task
 from duly.tenant_recurring import TenantRecurring
 
@@ -119,16 +120,12 @@ class Tenant(JobVerbs, TenantRecurring):
         self._check(job)
         return await self._duly.asubmit(job, connection)
 
-    def submit_many(
-        self, model: NewJob, rows: Sequence[tuple[str, str, str | None]], connection: object | None
-    ) -> builtins.list[Enqueued]:
+    def submit_many(self, model: NewJob, rows: Sequence[Fresh], connection: object | None) -> builtins.list[Enqueued]:
         """Store many jobs, which must be this tenant's."""
         self._check(model)
         return self._duly.submit_many(model, rows, connection)
 
-    async def asubmit_many(
-        self, model: NewJob, rows: Sequence[tuple[str, str, str | None]], connection: object
-    ) -> builtins.list[Enqueued]:
+    async def asubmit_many(self, model: NewJob, rows: Sequence[Fresh], connection: object) -> builtins.list[Enqueued]:
         """The same on the caller's async connection."""
         self._check(model)
         return await self._duly.asubmit_many(model, rows, connection)
