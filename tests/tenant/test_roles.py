@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from psycopg import errors, sql
 
-from duly import DatabaseError, InvalidOption
+from duly import DatabaseError, InvalidOption, QuotaExceeded
 from duly.domain.errors import ConfigurationError
 from duly.domain.records import Lane
 from duly.store.call import Dialect
@@ -52,8 +52,31 @@ def acting(url: str, user: str) -> Iterator[psycopg.Connection]:
         yield connection
 
 
+@contextmanager
+def roles_removed(url: str) -> Iterator[None]:
+    """Remove the roles that were made meanwhile: they belong to the whole server."""
+    with psycopg.connect(url, autocommit=True) as owner:
+        before = [row[0] for row in owner.execute("SELECT rolname FROM pg_roles").fetchall()]
+    yield
+    with psycopg.connect(url, autocommit=True) as owner:
+        made = owner.execute("SELECT rolname FROM pg_roles WHERE rolname <> ALL (%s)", [before]).fetchall()
+        for action in ("DROP OWNED BY {} CASCADE", "DROP ROLE {}"):
+            for row in made:
+                owner.execute(sql.SQL(action).format(sql.Identifier(row[0])))
+
+
+@pytest.fixture(autouse=True)
+def roles(request: pytest.FixtureRequest) -> Iterator[None]:
+    """No test leaves a role behind."""
+    if "pg_url" in request.fixturenames:
+        with roles_removed(request.getfixturevalue("pg_url")):
+            yield
+    else:
+        yield
+
+
 @pytest.fixture
-def raw(pg_url: str) -> Iterator[Raw]:
+def raw(pg_url: str, roles: None) -> Iterator[Raw]:
     with closing(Raw(pg_url)) as raw:
         yield raw
         invariants.check(raw)
@@ -85,9 +108,9 @@ schedules       r     -        riud    riud      riud
 recurring       r     -        riud    riud      riud
 mirrors         r     -        riud    riud      r
 queues          r     r        riud    riud      r
-gates           r     r        riud    riud      r
+gates           r     ru       riud    riud      ru
 tenants         r     -        r       riud      r
-keys            r     -        riud    riud      -
+keys            r     -        riud    riud      riu
 admitted        r     -        riud    riud      -
 workers         r     r        riud    r         r
 audit           r     -        rid     ri        ri
@@ -246,6 +269,9 @@ INSERTS = {
     "VALUES ('{failed}', 'acme', 'work', 'k', '{{}}', 0, 0, 0)",
     "a recurring job of another": "INSERT INTO duly.recurring (id, enabled) VALUES ('{failed}', true)",
     "an audit of another": "INSERT INTO duly.audit (at, via, action, tenant) VALUES (0, 'cli', 'boost', 'globex')",
+    "a job that takes a slot of another's key": "INSERT INTO duly.jobs (id, task, tenant, created_at, limit_key) "
+    "VALUES (gen_random_uuid(), 'work', 'acme', 0, 'work@globex/host')",
+    "a key of another": "INSERT INTO duly.keys (name, opens_at) VALUES ('work@globex/host', 0)",
     "a run": "INSERT INTO duly.running SELECT * FROM duly.running",
     "another tenant for the role": "UPDATE duly.tenant_roles SET tenant = 'globex'",
     "its own weight": "UPDATE duly.tenants SET weight = 1000",
@@ -305,7 +331,6 @@ def test_settings_functions_and_copies_widen_nothing(world: World, pg_url: str) 
 @pytest.mark.requirement("E9")
 def test_a_role_without_a_tenant_sees_nothing_and_stores_nothing(world: World, pg_url: str) -> None:
     with psycopg.connect(pg_url, autocommit=True) as owner:
-        owner.execute("DROP ROLE IF EXISTS stray")
         owner.execute("CREATE ROLE stray LOGIN")
         owner.execute("GRANT duly_tenant TO stray")
     with acting(pg_url, "stray") as stray:
@@ -314,16 +339,12 @@ def test_a_role_without_a_tenant_sees_nothing_and_stores_nothing(world: World, p
         for tenant in ("acme", ""):
             with pytest.raises(errors.InsufficientPrivilege):
                 stray.execute("SELECT duly.enqueue('work', tenant => %s)", [tenant])
-    with psycopg.connect(pg_url, autocommit=True) as owner:
-        owner.execute("REVOKE duly_tenant FROM stray")
-        owner.execute("DROP ROLE stray")
 
 
 @pytest.mark.requirement("E9")
 def test_a_program_for_many_tenants_is_one_of_them_for_a_transaction(world: World, pg_url: str) -> None:
     with psycopg.connect(pg_url, autocommit=True) as owner:
-        if owner.execute("SELECT 1 FROM pg_roles WHERE rolname = 'web'").fetchone() is None:
-            owner.execute("CREATE ROLE web LOGIN NOINHERIT")
+        owner.execute("CREATE ROLE web LOGIN NOINHERIT")
         owner.execute("GRANT acme_app, globex_app TO web")
     with acting(pg_url, "web") as web:
         for owned, login in ((world.acme, "acme_app"), (world.globex, "globex_app")):
@@ -372,6 +393,12 @@ def test_a_tenants_role_enqueues_in_every_way_for_itself_alone(world: World, pg_
         assert {job.refresh().tenant for job in made} == {"acme"}
         assert {job.id for job in jobs.list(limit=1_000)} == {job.id for job in acme.list(limit=1_000)}
         assert {row[1] for row in jobs.counts().waiting} == {"acme"}
+        by_host: Any = jobs.task(name="keyed", concurrency_key=lambda args: args.secret)
+        keyed = by_host(world.hold.definition.fn)
+        waiting = [acme[keyed].enqueue(secret="host"), *acme[keyed].enqueue_many([{"secret": "host"}] * 2)]
+        verbs: list[Callable[[str], object]] = [acme.cancel, acme.boost, acme.delete]
+        for job, verb in zip(waiting, verbs, strict=True):
+            verb(job.id)
         for tenant in ("globex", None):
             for enqueue in (work.using(tenant=tenant), work.using(tenant=tenant, delay="1h")):
                 with pytest.raises(DatabaseError, match="row-level security"):
@@ -381,6 +408,24 @@ def test_a_tenants_role_enqueues_in_every_way_for_itself_alone(world: World, pg_
         for job_id in world.globex.ids.values():
             assert jobs.store.get(job_id) is None
     assert world.raw.one("SELECT count(*) FROM duly.jobs WHERE tenant = ''") == 0
+
+
+@pytest.mark.requirement("E9")
+def test_a_tenants_role_spends_its_quotas_and_cannot_raise_its_rate(world: World, pg_url: str) -> None:
+    world.jobs.set_quota("acme", per_minute=3, per_day=100, over="refuse")
+    world.jobs.set_limit(tenant="acme", rate="10/s")
+    rate = "SELECT spent_until FROM duly.gates WHERE scope = 'tenant' AND name = 'acme'"
+    world.raw.rows("UPDATE duly.gates SET spent_until = 7 WHERE scope = 'tenant' AND name = 'acme'")
+    with opened(by(pg_url, "acme_app")) as jobs:
+        acme = jobs.tenant("acme")[jobs.task(world.work.definition.fn)]
+        for _ in range(3):
+            acme.enqueue(secret="s")
+        with pytest.raises(QuotaExceeded):
+            acme.enqueue(secret="s")
+    with acting(pg_url, "acme_app") as acme_app:
+        acme_app.execute("UPDATE duly.gates SET spent_until = 0 WHERE scope = 'tenant'")
+        acme_app.execute("UPDATE duly.gates SET used = 0 WHERE name = 'globex'")
+    assert world.raw.one(rate) == 7
 
 
 @pytest.mark.requirement("E9")
@@ -475,7 +520,8 @@ def test_the_claims_keep_their_plans(world: World, pg_url: str, monkeypatch: pyt
             world.jobs.store.claim("default", lanes, 10, worker_id=worker, lease_us=1_000_000, shares=shares)
     world.jobs.store.lanes("default")
     assert {"claim_lane", "claim", "claim_shares", "lanes"} <= set(calls)
-    for name, call in calls.items():
+    for name in ("claim_lane", "claim", "claim_shares", "lanes"):
+        call = calls[name]
         text, order = compiled.get(name)
         params = {each: call.params[each] for each in order}
         plans = []
@@ -519,10 +565,9 @@ def test_it_may_be_run_again(pg_url: str) -> None:
 
 @pytest.mark.everywhere
 def test_a_plain_owner_sets_it_up_migrates_and_is_examined(databases: Databases, pg_kind: Kind) -> None:
-    with databases.fresh(pg_kind, prepared=False) as url:
+    with databases.fresh(pg_kind, prepared=False) as url, roles_removed(url):
         with psycopg.connect(url, autocommit=True) as admin:
-            if admin.execute("SELECT 1 FROM pg_roles WHERE rolname = 'plain_owner'").fetchone() is None:
-                admin.execute("CREATE ROLE plain_owner LOGIN CREATEROLE")
+            admin.execute("CREATE ROLE plain_owner LOGIN CREATEROLE")
             place = sql.Identifier(admin.info.dbname)
             admin.execute(sql.SQL("GRANT CREATE ON DATABASE {} TO plain_owner").format(place))
         owned = by(url, "plain_owner")
@@ -557,9 +602,6 @@ def test_strange_names_are_quoted(pg_url: str, tenant: str) -> None:
         with psycopg.connect(pg_url) as connection:
             connection.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(role)))
             assert connection.execute("SELECT id::text FROM duly.jobs").fetchall() == [(job.id,)]
-        with psycopg.connect(pg_url, autocommit=True) as owner:
-            owner.execute(sql.SQL("REVOKE duly_tenant FROM {}").format(sql.Identifier(role)))
-            owner.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(role)))
 
 
 def test_names_that_cannot_be_are_refused() -> None:

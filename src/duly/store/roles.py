@@ -27,11 +27,11 @@ ALL = "SELECT, INSERT, UPDATE, DELETE"
 READ = {"read": "SELECT"}
 TABLES: dict[str, dict[str, str]] = {
     "jobs": READ | {
-        "enqueue": "SELECT (id, task, queue, tenant, priority, created_at), INSERT",
+        "enqueue": "SELECT (id, task, queue, tenant, priority, created_at, limit_key), INSERT",
         "worker": ALL,
         "operator": ALL,
         "tenant": "SELECT, INSERT, DELETE, "
-        "UPDATE (queue, args, priority, max_attempts, retry, timeout_us, enqueued_by)",
+        "UPDATE (queue, args, priority, max_attempts, retry, timeout_us, enqueued_by, limit_key)",
     },
     "scheduled": READ | {
         "enqueue": "SELECT (id), INSERT, UPDATE (priority)",
@@ -49,7 +49,7 @@ TABLES: dict[str, dict[str, str]] = {
         "enqueue": "SELECT (id), INSERT, UPDATE (priority)",
         "worker": ALL,
         "operator": ALL,
-        "tenant": "SELECT, INSERT, DELETE, UPDATE (priority)",
+        "tenant": "SELECT, INSERT, DELETE, UPDATE (priority, rank)",
     },
     "running": READ | {
         "worker": ALL,
@@ -73,9 +73,18 @@ TABLES: dict[str, dict[str, str]] = {
     "recurring": READ | {"worker": ALL, "operator": ALL, "tenant": ALL},
     "mirrors": READ | {"worker": ALL, "operator": ALL, "tenant": "SELECT"},
     "queues": READ | {"enqueue": "SELECT", "worker": ALL, "operator": ALL, "tenant": "SELECT"},
-    "gates": READ | {"enqueue": "SELECT", "worker": ALL, "operator": ALL, "tenant": "SELECT"},
+    "gates": READ | {
+        "enqueue": "SELECT, UPDATE (spent_until, used)",
+        "worker": ALL,
+        "operator": ALL,
+        "tenant": "SELECT, UPDATE (spent_until, used)",
+    },
     "tenants": READ | {"worker": "SELECT", "operator": ALL, "tenant": "SELECT"},
-    "keys": READ | {"worker": ALL, "operator": ALL},
+    "keys": READ | {
+        "worker": ALL,
+        "operator": ALL,
+        "tenant": "SELECT (name, opens_at), INSERT (name, opens_at), UPDATE (opens_at)",
+    },
     "admitted": READ | {"worker": ALL, "operator": ALL},
     "workers": READ | {"enqueue": "SELECT (idle)", "worker": ALL, "operator": "SELECT", "tenant": "SELECT (idle)"},
     "audit": READ | {
@@ -98,11 +107,19 @@ ROUTINES = {
 
 _MINE = "(SELECT m.tenant FROM duly.tenant_roles m WHERE m.role = current_user)"
 _SEEN = "EXISTS (SELECT 1 FROM duly.jobs j WHERE j.id = {})"
+
+
+def _key_fits(column: str) -> str:
+    """Whether a limit's key (`task@tenant/key`) is this tenant's, or is not of one tenant alone (`group/key`)."""
+    whose = f"split_part({column}, '/', 1)"
+    return f"(strpos({whose}, '@') = 0 OR substr({whose}, strpos({whose}, '@') + 1) = replace({_MINE}, '/', '|'))"
+
+
 OWN: dict[str, tuple[str, str | None]] = {
-    "jobs": (f"tenant = {_MINE}", None),
+    "jobs": (f"tenant = {_MINE}", f"(limit_key IS NULL OR {_key_fits('limit_key')})"),
     "scheduled": (f"tenant = {_MINE}", "NOT duly.is_anothers(id)"),
     "waiting": (f"tenant = {_MINE}", "NOT duly.is_anothers(id)"),
-    "parked": (f"tenant = {_MINE}", "NOT duly.is_anothers(id)"),
+    "parked": (f"tenant = {_MINE}", f"NOT duly.is_anothers(id) AND (rank IS NULL OR {_key_fits('mark')})"),
     "running": (f"tenant = {_MINE}", None),
     "ended": (_SEEN.format("ended.id"), None),
     "runs": (_SEEN.format("runs.job_id"), None),
@@ -116,6 +133,7 @@ OWN: dict[str, tuple[str, str | None]] = {
     "audit": (f"tenant = {_MINE}", None),
     "tenants": (f"name = {_MINE}", None),
     "gates": (f"scope IN ('tenant', 'minute', 'day') AND name = {_MINE}", None),
+    "keys": (_key_fits("name"), None),
     "tenant_roles": ("role = current_user", None),
 }
 """Which rows of a table are a tenant's, and what beside that must hold of those it writes."""
@@ -183,6 +201,12 @@ def _statements(schema: str) -> Iterator[str]:
             f"CREATE POLICY duly_own ON duly.{table} AS RESTRICTIVE TO {names['tenant']}\n"
             f"    USING ({own})\n    WITH CHECK ({check})"
         )
+    # An enqueue counts for the quotas that refuse. No tenant empties the bucket of its rate, kept in the same column.
+    yield "DROP POLICY IF EXISTS duly_spend ON duly.gates"
+    yield (
+        f"CREATE POLICY duly_spend ON duly.gates AS RESTRICTIVE FOR UPDATE TO {names['tenant']}\n"
+        "    USING (scope IN ('minute', 'day') AND refuses)"
+    )
     yield "ALTER VIEW duly.places SET (security_invoker = true)"
 
 
