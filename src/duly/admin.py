@@ -20,7 +20,7 @@ from duly.job import Job, Run
 from duly.job_verbs import MOST_LISTED, MOST_REASON, Bulk, JobVerbs
 from duly.limiting import gate_named
 from duly.maintenance.prune import Retention, prune_some
-from duly.worker.identity import is_gone
+from duly.worker.identity import is_alive
 
 if TYPE_CHECKING:
     from duly.app import Duly
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from duly.tenant import Tenant
 
 __all__ = ["MOST_LISTED", "Admin", "Bulk"]
-SILENCE_US = 15_000_000
-"""How much longer than its lease a worker may be silent before it is not counted as alive."""
 
 
 class Queue(NamedTuple):
@@ -107,8 +105,7 @@ class Admin(JobVerbs):
         return [
             worker
             for worker in self.store.workers()
-            if worker.silent_us <= worker.lease_us + SILENCE_US
-            and not is_gone(worker.process)
+            if is_alive(worker)
             and (task is None or task in json.loads(worker.tasks))
             and (queue is None or queue in json.loads(worker.queues))
         ]

@@ -114,6 +114,10 @@ keys            r     -        riud    riud      riu
 admitted        r     -        riud    riud      -
 workers         r     r        riud    r         r
 audit           r     -        rid     ri        ri
+alerts          r     -        riud    r         -
+alert_notices   r     -        riud    r         -
+alert_turns     r     -        riud    r         -
+alert_silences  r     -        riud    riud      -
 schema_version  r     r        r       r         r
 tenant_roles    r     -        -       r         r
 places          r     -        r       r         r

@@ -64,6 +64,11 @@ class Database(Protocol):
         ...
 
     @property
+    def calls(self) -> int:
+        """How many statements this process has sent to it."""
+        ...
+
+    @property
     def clock(self) -> Clock:
         """Where the time comes from."""
         ...

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from duly.domain.errors import DatabaseError
 from duly.domain.limits import Gate, Limit, Says
 from duly.store import ops_gates, ops_keys, ops_limits
 from duly.store.call import Call, Op, Rows
@@ -93,7 +94,15 @@ class Gates:
 
     def set_limit(self, scope: str, name: str, says: Says, *, actor: Actor | None = None) -> Says:
         """State a limit by hand: it holds whatever the code declares. Returns what was said before."""
-        before = self._database.write(lambda: ops_limits.set_by_hand(scope, name, says, actor=actor))
+
+        def op() -> Op[Says]:
+            before = yield from ops_limits.set_by_hand(scope, name, says, actor=actor)
+            if scope == "keys" and says.rate_n is not None:
+                yield from ops_limits.meter_keys(name)
+            return before
+
+        before = self._database.write(op)
+        self.stamp()
         self._database.poke(Hint("gates"))
         return before
 
@@ -125,20 +134,34 @@ class Gates:
                 yield from ops_limits.set_by_hand(scope, tenant, says, actor=actor)
 
         self._database.write(op)
+        self.stamp()
         self._database.poke(Hint("gates"))
 
-    def declare(self, wanted: Iterable[tuple[Gate, Says]]) -> None:
-        """Make true what the code says of its tasks, unless somebody said otherwise by hand."""
-        wanted = sorted(wanted)  # one order for all processes: no deadlock
-        if wanted:
-            self._database.write(lambda: ops_limits.declare(wanted))
-            self._database.poke(Hint("gates"))
+    def declare(self, wanted: Iterable[tuple[Gate, Says]], groups: Mapping[str, str] | None = None) -> None:
+        """Make true what the code says of its tasks, unless somebody said otherwise by hand.
 
-    def stamp(self, age_us: int = ops_limits.STAMP_AFTER_US) -> int:
-        """Mark the runs under limits that are new. Returns how many limits there were."""
-        if not self._database.read(lambda: _rows(Call("unstamped", {"age_us": age_us}))):
+        `groups`: whose keys the jobs of each task have.
+        """
+        wanted = sorted(wanted)  # one order for all processes: no deadlock
+        if not wanted:
+            return
+        for group in self._database.write(lambda: ops_limits.declare(wanted, groups or {})):
+            self.rearrange(group)
+        self.stamp()
+        self._database.poke(Hint("gates"))
+
+    def meter_keys(self, group: str, tasks: Iterable[str]) -> None:
+        """Have claims of these tasks take what starts off the rates of the keys of a group."""
+        self._database.write(lambda: ops_limits.meter_keys(group, tasks))
+
+    def stamp(self) -> int:
+        """Mark the runs under limits that are new, unless a claim is under way for long. Returns how many limits."""
+        if not self._database.read(lambda: _rows(Call("unstamped"))):
             return 0
-        return self._database.write(lambda: ops_limits.stamp(age_us))
+        try:
+            return self._database.write(lambda: ops_limits.stamp(self._database.dialect), again=False)
+        except DatabaseError:
+            return 0  # until it can be done, runs are counted by what they are: slower, and as exact
 
     # -- keys -------------------------------------------------------------------------------------------------
 
@@ -158,7 +181,13 @@ class Gates:
 
     def set_key_limit(self, key: str, says: Says, *, actor: Actor | None = None) -> None:
         """State what holds for one key, whatever its group says; nothing: its group's word holds again."""
-        self._database.write(lambda: ops_keys.set_limit(self._database.dialect, key, says, actor=actor))
+
+        def op() -> Op[None]:
+            if says.rate_n is not None:
+                yield from ops_limits.meter_keys(ops_keys.group_of(key))
+            yield from ops_keys.set_limit(self._database.dialect, key, says, actor=actor)
+
+        self._database.write(op)
         self._database.poke(Hint("gates"))
 
     def rearrange(self, group: str) -> None:

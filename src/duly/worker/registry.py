@@ -92,6 +92,7 @@ class Registry:
     on_stop: list[Callable[[], object]] = field(default_factory=list)
     on_failure: list[Callable[[Any, BaseException], object]] = field(default_factory=list)
     on_usage: list[Callable[[list[UsageRecord]], object]] = field(default_factory=list)
+    on_alert: list[Callable[[Any], object]] = field(default_factory=list)
     around: list[Around] = field(default_factory=list)
     registered: dict[tuple[str, str], TaskDefinition] = field(default_factory=dict)
     """Functions for one tenant's job each, by (tenant, task): what `register` was given."""
@@ -157,6 +158,11 @@ class Registry:
             if not limits.each.nothing or group not in said:
                 said[group] = limits.each
         return sorted(said.items())
+
+    def key_groups(self) -> dict[str, str]:
+        """Whose keys the jobs of each task have that have any."""
+        tasks = (*self.tasks.values(), *self.registered.values())
+        return {task.name: task.limits.group or task.name for task in tasks if task.limits.keyed}
 
     def __iter__(self) -> Iterator[TaskDefinition]:
         return iter(self.tasks.values())

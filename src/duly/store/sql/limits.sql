@@ -16,7 +16,14 @@ WHERE scope = :scope AND name = :name
 -- name: declared_gates The gates of which the code has said something.
 SELECT scope, name FROM duly.gates WHERE declared IS NOT NULL
 
--- name: write_gate State what a gate says. With other slots than before, runs under way must be found by what they are first.
+-- name: metered_groups The groups of which some key has a rate that was set by hand.
+SELECT name FROM duly.gates WHERE scope = 'keys' AND meters_keys
+
+-- name: meter_keys Have claims take what starts off the rates of keys.
+INSERT INTO duly.gates (scope, name, meters_keys) VALUES (:scope::text, :name::text, true)
+ON CONFLICT (scope, name) DO UPDATE SET meters_keys = true
+
+-- name: write_gate State what a gate says. Runs under a limit that is new are found by what they are first; of another rate as many are spent as were.
 INSERT INTO duly.gates (scope, name, slots, rate_n, rate_us, burst, most_waiting, refuses, breaker, meters_keys, by_hand, declared, limited_at)
 VALUES (:scope::text, :name::text, :slots::integer, :rate_n::integer, :rate_us::bigint, :burst::integer, :most_waiting::integer,
         :refuses::boolean, :breaker::text, :meters_keys::boolean, :by_hand::boolean, :declared::text, :now)
@@ -26,19 +33,34 @@ ON CONFLICT (scope, name) DO UPDATE SET
     by_hand = excluded.by_hand, declared = excluded.declared,
     stamped = CASE WHEN duly.gates.slots IS NULL THEN false ELSE duly.gates.stamped END,
     limited_at = CASE WHEN duly.gates.slots IS NULL THEN :now ELSE duly.gates.limited_at END,
-    spent_until = CASE WHEN COALESCE(duly.gates.rate_us, 0) = COALESCE(excluded.rate_us, 0) THEN duly.gates.spent_until ELSE 0 END
+    spent_until = CASE WHEN duly.gates.rate_n = excluded.rate_n AND duly.gates.rate_us = excluded.rate_us THEN duly.gates.spent_until
+                       WHEN duly.gates.burst IS NULL OR excluded.burst IS NULL OR duly.gates.spent_until <= :now THEN 0
+                       WHEN (duly.gates.spent_until - :now) * 1.0 * duly.gates.rate_n / duly.gates.rate_us >= excluded.burst
+                       THEN :now + CAST(excluded.burst * 1.0 * excluded.rate_us / excluded.rate_n AS bigint)
+                       ELSE :now + CAST((duly.gates.spent_until - :now) * 1.0 * duly.gates.rate_n / duly.gates.rate_us * excluded.rate_us / excluded.rate_n AS bigint) END
 
 -- name: forget_gate A gate that says nothing any more.
 DELETE FROM duly.gates
 WHERE scope = :scope::text AND name = :name::text AND slots IS NULL AND rate_n IS NULL AND most_waiting IS NULL AND breaker IS NULL
   AND NOT meters_keys AND paused_at IS NULL AND blocked_until IS NULL AND declared IS NULL
 
--- name: unstamped Limits that are older than any claim that may not have known of them, and whose runs are not all marked.
-SELECT scope, name, limited_at FROM duly.gates WHERE slots IS NOT NULL AND NOT stamped AND limited_at <= :now - :age_us::bigint LIMIT 100
+-- name: unstamped Limits whose runs are not all marked: a claim that did not know of them may be under way.
+SELECT scope, name, limited_at FROM duly.gates WHERE slots IS NOT NULL AND NOT stamped AND scope IN ('task', 'queue', 'tenant') LIMIT 100
 
--- name: stamp_running Mark the runs that are counted under a limit.
-UPDATE duly.running SET limited = limited | :bit::smallint
-WHERE CASE :scope::text WHEN 'task' THEN task WHEN 'queue' THEN queue ELSE tenant END = :name::text AND limited & :bit::smallint = 0
+-- name: bar_claims [postgres] Every claim reads the gates: once we have this lock, those that began before have ended, and later ones know all limits.
+LOCK TABLE duly.gates IN ACCESS EXCLUSIVE MODE
+
+-- name: stamp_running [postgres] Mark the runs that are counted under a limit, in the order in which all lock them.
+WITH unmarked AS MATERIALIZED (
+    SELECT id FROM duly.running
+    WHERE CASE :scope::text WHEN 'task' THEN task WHEN 'queue' THEN queue ELSE tenant END = :name::text AND limited & :bit::smallint = 0
+    ORDER BY id FOR UPDATE
+)
+UPDATE duly.running SET limited = limited | :bit::smallint WHERE id IN (SELECT id FROM unmarked)
+
+-- name: stamp_running [sqlite] Mark the runs that are counted under a limit.
+UPDATE duly.running SET limited = limited | :bit
+WHERE CASE :scope WHEN 'task' THEN task WHEN 'queue' THEN queue ELSE tenant END = :name AND limited & :bit = 0
 
 -- name: stamped All runs under a limit are marked: from now on they are found by their mark.
 UPDATE duly.gates SET stamped = true WHERE scope = :scope::text AND name = :name::text AND limited_at = :limited_at::bigint
