@@ -49,7 +49,7 @@ TABLES: dict[str, dict[str, str]] = {
         "enqueue": "SELECT (id), INSERT, UPDATE (priority)",
         "worker": ALL,
         "operator": ALL,
-        "tenant": "SELECT, INSERT, DELETE, UPDATE (priority, rank)",
+        "tenant": "SELECT, INSERT, DELETE, UPDATE (priority, rank, reason)",
     },
     "running": READ | {
         "worker": ALL,
@@ -83,16 +83,15 @@ TABLES: dict[str, dict[str, str]] = {
     "keys": READ | {
         "worker": ALL,
         "operator": ALL,
-        "tenant": "SELECT (name, opens_at), INSERT (name, opens_at), UPDATE (opens_at)",
     },
-    "admitted": READ | {"worker": ALL, "operator": ALL},
+    "admitted": READ | {"worker": ALL, "operator": ALL, "tenant": "SELECT (key, job_id, look), UPDATE (look)"},
     "workers": READ | {"enqueue": "SELECT (idle)", "worker": ALL, "operator": "SELECT", "tenant": "SELECT (idle)"},
     "audit": READ | {
         "worker": "SELECT, INSERT, DELETE",
         "operator": "SELECT, INSERT",
         "tenant": "SELECT, INSERT",
     },
-    "alerts": READ | {"worker": ALL, "operator": "SELECT"},
+    "alerts": READ | {"worker": ALL, "operator": "SELECT, UPDATE (acked_at, acked_by)"},
     "alert_notices": READ | {"worker": ALL, "operator": "SELECT"},
     "alert_turns": READ | {"worker": ALL, "operator": "SELECT"},
     "alert_silences": READ | {"worker": ALL, "operator": ALL},
@@ -137,7 +136,7 @@ OWN: dict[str, tuple[str, str | None]] = {
     "audit": (f"tenant = {_MINE}", None),
     "tenants": (f"name = {_MINE}", None),
     "gates": (f"scope IN ('tenant', 'minute', 'day') AND name = {_MINE}", None),
-    "keys": (_key_fits("name"), None),
+    "admitted": (_SEEN.format("admitted.job_id"), None),
     "tenant_roles": ("role = current_user", None),
 }
 """Which rows of a table are a tenant's, and what beside that must hold of those it writes."""
