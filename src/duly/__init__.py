@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from duly.recurring import RecurringJob
     from duly.schedule.schedule import Schedule
     from duly.task import Task
+    from duly.tenant import Tenant
     from duly.usage import Usage
     from duly.worker.context import current_job
 else:
@@ -129,6 +130,7 @@ else:
             "duly.recurring": ("RecurringJob",),
             "duly.schedule.schedule": ("Schedule",),
             "duly.task": ("Task",),
+            "duly.tenant": ("Tenant",),
             "duly.usage": ("Usage",),
             "duly.worker.context": ("current_job",),
         },
@@ -180,6 +182,7 @@ __all__ = [
     "Snooze",
     "State",
     "Task",
+    "Tenant",
     "Unique",
     "UniqueKeyHeld",
     "UnknownTask",

@@ -16,6 +16,7 @@ from duly.domain.states import State
 
 if TYPE_CHECKING:
     from duly.app import Duly
+    from duly.tenant import Tenant
 
 R = TypeVar("R")
 
@@ -109,7 +110,9 @@ class Run:
 class Job(Generic[R]):
     """A stored job. What it shows is as of the last `refresh()`; `wait()` and `await` give its result."""
 
-    def __init__(self, app: Duly, job_id: str, *, created: bool = True, record: JobRecord | None = None) -> None:
+    def __init__(
+        self, app: Duly | Tenant, job_id: str, *, created: bool = True, record: JobRecord | None = None
+    ) -> None:
         self._app = app
         self.id = job_id
         self.created = created

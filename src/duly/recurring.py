@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from duly.app import Duly
     from duly.job import Run
     from duly.store.ops_recurring import Recurring, Standing
+    from duly.tenant import Tenant
 
 R = TypeVar("R")
 
@@ -34,7 +35,9 @@ class RecurringJob:
     asynchronous connection, use the form that begins with `a`.
     """
 
-    def __init__(self, app: Duly, job_id: str, *, created: bool = False, record: RecurringRecord | None = None) -> None:
+    def __init__(
+        self, app: Duly | Tenant, job_id: str, *, created: bool = False, record: RecurringRecord | None = None
+    ) -> None:
         self._app = app
         self.id = job_id
         self.created = created
@@ -63,8 +66,7 @@ class RecurringJob:
 
     def refresh(self) -> RecurringJob:
         """Read it again."""
-        store = self._app.store
-        record = store.database.read(lambda: store.recurring.get(self.id))
+        record = self._app.store.recurring_job(self.id)
         if record is None:
             raise RecurringJobNotFound(f"there is no recurring job {self.id}: it was deleted")
         self._record = record

@@ -127,6 +127,24 @@ class Pause(NamedTuple):
     reason: str | None
 
 
+class QueueRecord(NamedTuple):
+    """What was said of a queue; a horizon of None is the default."""
+
+    name: str
+    horizon_us: int | None
+    fair: bool
+
+
+class Standing(NamedTuple):
+    """How a tenant stands. No more than some jobs of each kind are counted."""
+
+    weight: float
+    waiting: int
+    running: int
+    parked: int
+    paused_at: int | None
+
+
 class Enqueued(NamedTuple):
     """The answer to an enqueue: the job that stands for it, and whether it is a new one."""
 

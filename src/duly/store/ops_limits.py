@@ -138,6 +138,14 @@ def opens_in(gates: Sequence[Gate]) -> Op[int | None]:
     return latest
 
 
+def refund(gates: Mapping[Gate, int], keys: Mapping[str, int]) -> Op[None]:
+    """Give rates back what was taken for runs that did not start."""
+    for (scope, name), n in sorted(gates.items()):
+        yield Call("refund_rate", {"scope": scope, "name": name, "n": n})
+    for key, n in sorted(keys.items()):
+        yield Call("refund_key", {"key": key, "n": n})
+
+
 # -- in a claim -----------------------------------------------------------------------------------------------
 
 

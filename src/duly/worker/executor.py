@@ -84,6 +84,7 @@ class Executor:
             self._end(run, outcome.expired(job))
             return False
         if run.rated and self._is_late(run):
+            run.late = True
             self._end(run, outcome.released(job))
             return False
         occurrence = run.occurrence

@@ -12,7 +12,7 @@ SELECT name FROM duly.keys WHERE name = ANY (:keys::text[]) ORDER BY name FOR UP
 -- name: admit [postgres] Have the first jobs of these keys stand in their lanes, as many as each has room for; says into which lanes some came.
 -- Of those that have not started, the ones that are not among the first go back; so do all where a key is closed.
 WITH k AS MATERIALIZED (
-    SELECT n.key, s.slots, s.rate_n, s.rate_us, s.burst, GREATEST(1, s.burst - ceil(s.rate_n * 30000.0 / s.rate_us)) AS at_once,
+    SELECT n.key, s.slots, s.rate_n, s.rate_us, s.burst, GREATEST(1, s.burst - GREATEST(0, ceil(s.rate_n * 30000.0 / s.rate_us - 0.1))) AS at_once,
            GREATEST(COALESCE(o.spent_until, 0), :now) AS spent_until,
            o.breaker_state IS NOT NULL AS probing,
            COALESCE((o.paused_at IS NOT NULL AND (o.paused_until IS NULL OR o.paused_until > :now)) OR o.blocked_until > :now, false) AS shut
