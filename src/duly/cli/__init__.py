@@ -22,6 +22,7 @@ from duly.cli import (
     stats,
     tick,
     usage,
+    why,
     worker,
     workers,
 )
@@ -36,6 +37,7 @@ _HELP = """A job queue in the database you already have.
     duly stats, duly jobs list        look
     duly schedules list               what recurs
     duly pause --queue mail           nothing of it starts, until duly resume
+    duly why 4b6c8d0e12               why does this job not run? (without: what holds all that waits)
     duly doctor                       is all well?
 
 Exit codes: 0 done, 1 not possible (no such job, ...), 2 wrong usage or configuration, 3 database unavailable,
@@ -56,6 +58,7 @@ for _command in (
     pause.paused,
     workers.workers,
     stats.stats,
+    why.why,
     doctor.doctor,
     usage.usage,
     audit.audit,
