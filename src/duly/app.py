@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Fresh = Sequence[tuple[str, str, str | None]]
+Fresh = Sequence[ops_enqueue.Fresh]
 
 
 class Duly(Admin, RecurringAdmin, Auditing, Metering):
@@ -262,12 +262,14 @@ class Duly(Admin, RecurringAdmin, Auditing, Metering):
         return await arun_on(connection, lambda: self._many(model, rows), database=self.store.database)
 
     def _many(self, model: NewJob, rows: Fresh) -> Op[list[Enqueued]]:
-        return self._notifying(ops_enqueue.enqueue_many(self.store.dialect, model, rows, copy=False), model)
+        keyed = any(len(row) > 3 for row in rows[:1])
+        op = ops_enqueue.enqueue_many(self.store.dialect, model, rows, copy=False)
+        return self._notifying(op, model, keyed=keyed)
 
-    def _notifying(self, op: Op[R], job: NewJob) -> Op[R]:
+    def _notifying(self, op: Op[R], job: NewJob, *, keyed: bool = False) -> Op[R]:
         from duly.store.foreign import notifying
 
-        later = job.run_at is not None or job.delay_us
+        later = job.run_at is not None or job.delay_us or keyed or job.limit_key is not None
         hint = Hint("due") if later else Hint("jobs", job.queue, job.tenant, job.task)
         return notifying(op, hint, database=self.store.database)
 

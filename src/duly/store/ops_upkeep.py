@@ -26,6 +26,7 @@ def promote(dialect: Dialect, n: int) -> Op[list[tuple[str, str, str, int, int]]
         params["ids"] = ids
         rows = yield Call("promote_lanes", params)
         yield Call("promote_waiting", params)
+        yield Call("promote_aside", params)
         yield Call("leave_scheduled", params)
     return [(str(r[0]), str(r[1]), str(r[2]), int(str(r[3])), int(str(r[4]))) for r in rows]
 

@@ -69,6 +69,7 @@ class Claimer:
         self.bounds = Bounds(store.gates)
         self._gathered: list[list[Run]] = []
         self._hints: list[Hint] = []
+        self._came_in: list[tuple[str, str, str, int, int]] = []
         self._look = True
         self._next_look = self._looked_at = self._look_took = 0.0
         self._next_due = 0.0
@@ -90,11 +91,18 @@ class Claimer:
         """Take hints from the listener."""
         self._hints += hints
 
+    def let_in(self, lanes: list[tuple[str, str, str, int, int]]) -> None:
+        """Jobs came in where others with their keys have ended."""
+        self._came_in += lanes
+
     def due_in(self, seconds: float) -> None:
         """Something this worker settled becomes due soon."""
         self._next_due = min(self._next_due, time.monotonic() + seconds)
 
     def _take_hints(self) -> None:
+        came_in, self._came_in = self._came_in, []
+        if came_in:
+            self._learn_of(came_in)
         hints, self._hints = self._hints, []
         for hint in hints:
             lanes = self._lanes.get(hint.queue)
@@ -157,16 +165,20 @@ class Claimer:
             self._next_due = now + (3600.0 if due is None else due / 1e6)
             return False
         opened = self._store.gates.reopen()
-        moved = self._store.spawn() + self._store.promote(PROMOTE)
-        for queue, tenant, task, rank, _ in moved:
-            if queue in self._lanes:
-                self._lanes[queue].hint(tenant, task, rank)
-        self._tell_others(moved)
+        moved = self._store.spawn() + self._store.promote(PROMOTE) + self._store.gates.admit(PROMOTE)
+        self._learn_of(moved)
         if not moved and not opened:
             self._next_due = now + OTHERS_AT_IT
             return False
         self._next_due = now + BREATH
         return True
+
+    def _learn_of(self, moved: list[tuple[str, str, str, int, int]]) -> None:
+        """Jobs were put into lanes by this worker."""
+        for queue, tenant, task, rank, _ in moved:
+            if queue in self._lanes:
+                self._lanes[queue].hint(tenant, task, rank)
+        self._tell_others(moved)
 
     def _tell_others(self, moved: list[tuple[str, str, str, int, int]]) -> None:
         """Wake others for what this worker has put into lanes and cannot take: it does not know it, or has no room."""

@@ -20,6 +20,7 @@ from duly.maintenance.prune import Retention, prune_some
 from duly.maintenance.rescue import rescue_after_boot, rescue_dead, rescue_lapsed, rescue_silent
 from duly.store.call import Dialect
 from duly.store.database import Hint, Waker
+from duly.store.ops_keys import Lanes
 from duly.store.store import Store
 from duly.worker import identity
 from duly.worker.capture import Capture
@@ -168,6 +169,7 @@ class Worker:
         self._listen_service = Service("listener", self._listen)
         self._upkeep_service = Service("upkeep", self._upkeep)
         self._finisher.wake = self._finish_service.wake
+        self._finisher.let_in = self._let_in
         self._meter: Meter | None = None
         self._drain_until = 0.0
         self._capture = Capture(self._held)
@@ -408,6 +410,10 @@ class Worker:
     def _ended(self, counts: Counter[tuple[Kind, str]]) -> None:
         for (kind, queue), n in counts.items():
             self._slots.ended(kind, queue, n)
+        self._claim_service.wake()
+
+    def _let_in(self, lanes: Lanes) -> None:
+        self._claimer.let_in(lanes)
         self._claim_service.wake()
 
     def _due_in(self, seconds: float) -> None:

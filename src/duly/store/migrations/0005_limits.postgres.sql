@@ -40,8 +40,9 @@ CREATE INDEX running_by_tenant ON duly.running (tenant, leased_until) WHERE limi
 -- it stands in waiting or running.
 ALTER TABLE duly.jobs ADD COLUMN limit_key text;
 CREATE INDEX jobs_by_limit_key ON duly.jobs (id) WHERE limit_key IS NOT NULL;
+ALTER TABLE duly.parked ALTER COLUMN mark TYPE text COLLATE "C";
 ALTER TABLE duly.parked ADD COLUMN rank bigint;
-CREATE INDEX parked_by_key ON duly.parked (mark COLLATE "C", rank, id) WHERE rank IS NOT NULL;
+CREATE INDEX parked_by_key ON duly.parked (mark, rank, id) WHERE rank IS NOT NULL;
 CREATE TABLE duly.admitted (
     key    text COLLATE "C" NOT NULL,
     job_id uuid NOT NULL,
@@ -49,7 +50,8 @@ CREATE TABLE duly.admitted (
 );
 CREATE TABLE duly.keys (
     name           text COLLATE "C" PRIMARY KEY,
-    slots          integer CHECK (slots >= 0),
+    own_slots      integer CHECK (own_slots >= 0),
+    own_rate       boolean NOT NULL DEFAULT false,
     rate_n         integer CHECK (rate_n > 0),
     rate_us        bigint CHECK (rate_us > 0),
     burst          integer CHECK (burst > 0),
