@@ -8,6 +8,7 @@ from contextlib import closing
 import pytest
 
 from tests.store.raw import Raw
+from tests.why.look import Gate
 
 
 @pytest.fixture
@@ -15,3 +16,10 @@ def raw(request: pytest.FixtureRequest) -> Iterator[Raw]:
     """The tables behind the store's back."""
     with closing(Raw(request.getfixturevalue("database_url"))) as raw:
         yield raw
+
+
+@pytest.fixture
+def gate() -> Iterator[Gate]:
+    gate = Gate()
+    yield gate
+    gate.over.set()

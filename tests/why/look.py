@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import shlex
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from click.testing import CliRunner
 
@@ -29,3 +32,29 @@ def do(jobs: Duly, advice: Why | Blocker) -> None:
     assert program == "duly"
     done = CliRunner().invoke(main, [*words, "--url", jobs.settings.url])
     assert done.exit_code == 0, done.output
+
+
+class Gate:
+    """A handler waits here until the test lets it go on."""
+
+    def __init__(self) -> None:
+        self.started = threading.Semaphore(0)
+        self.over = threading.Event()
+
+    def wait(self) -> None:
+        self.started.release()
+        assert self.over.wait(30)
+
+    def has_started(self, n: int = 1) -> None:
+        for _ in range(n):
+            assert self.started.acquire(timeout=10)
+
+
+@contextmanager
+def held(jobs: Duly, gate: Gate, **options: object) -> Iterator[None]:
+    """A worker whose handlers are let go before it stops."""
+    with jobs.worker(**options):
+        try:
+            yield
+        finally:
+            gate.over.set()

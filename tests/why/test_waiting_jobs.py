@@ -4,54 +4,19 @@ named, what to do, and that doing it helps."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from duly import Backoff, Duly, Snooze, State
-from duly.domain.limits import Rate, Says
+from duly.domain.limits import Says
 from duly.worker.worker import Worker
 from duly.why.answer import Reason
 from tests.helpers import Ledger, eventually, opened, worker_process
 from tests.store.raw import Raw
-from tests.why.look import blocker, do, reasons
+from tests.why.look import Gate, blocker, do, held, reasons
 
 pytestmark = pytest.mark.requirement("C15")
-
-
-class Gate:
-    """A handler waits here until the test lets it go on."""
-
-    def __init__(self) -> None:
-        self.started = threading.Semaphore(0)
-        self.over = threading.Event()
-
-    def wait(self) -> None:
-        self.started.release()
-        assert self.over.wait(30)
-
-    def has_started(self, n: int = 1) -> None:
-        for _ in range(n):
-            assert self.started.acquire(timeout=10)
-
-
-@pytest.fixture
-def gate() -> Iterator[Gate]:
-    gate = Gate()
-    yield gate
-    gate.over.set()
-
-
-@contextmanager
-def held(jobs: Duly, gate: Gate, **options: object) -> Iterator[None]:
-    """A worker whose handlers are let go before it stops."""
-    with jobs.worker(**options):
-        try:
-            yield
-        finally:
-            gate.over.set()
 
 
 # -- not yet ----------------------------------------------------------------------------------------------------------

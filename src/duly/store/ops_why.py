@@ -10,6 +10,7 @@ from duly.domain.limits import Rate
 from duly.domain.records import Lane, WorkerRecord
 from duly.store import ops_claim, ops_workers
 from duly.store.call import Call, Dialect, Op, Row, Value
+from duly.store.ops_keys import group_of
 
 MOST_COUNTED = 10_000
 """So many jobs of a lane are counted; beyond that there are "so many or more"."""
@@ -208,11 +209,6 @@ def with_holders(gates: Iterable[GateFacts]) -> Op[tuple[GateFacts, ...]]:
             gate = _held(gate, rows)
         found.append(gate)
     return tuple(found)
-
-
-def group_of(key: str) -> str:
-    """Whose keys a key is one of: what stands before its / and before the @ of its tenant."""
-    return key.partition("/")[0].partition("@")[0]
 
 
 def key_facts(key: str, gates: Sequence[GateFacts]) -> Op[GateFacts]:

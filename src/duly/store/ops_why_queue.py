@@ -8,6 +8,7 @@ from duly.domain.limits import Gate as GateName
 from duly.domain.records import Lane
 from duly.store import ops_claim
 from duly.store.call import Call, Dialect, Op, Value
+from duly.store.ops_keys import group_of
 from duly.store.ops_why import (
     MEASURED_US,
     MINUTE_US,
@@ -15,7 +16,6 @@ from duly.store.ops_why import (
     GateFacts,
     WorkerFacts,
     gate_of,
-    group_of,
     key_facts,
     named,
     whole,
