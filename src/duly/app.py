@@ -20,6 +20,7 @@ from duly.domain.records import Enqueued, NewJob
 from duly.domain.retry import DEFAULT, Backoff, check_retry
 from duly.domain.signature import Signature
 from duly.job import Job
+from duly.limiting import Limiting
 from duly.recurring_admin import RecurringAdmin
 from duly.results import Waiters
 from duly.store import ops_enqueue
@@ -41,7 +42,7 @@ R = TypeVar("R")
 Fresh = Sequence[ops_enqueue.Fresh]
 
 
-class Duly(Admin, RecurringAdmin, Auditing, Metering):
+class Duly(Admin, RecurringAdmin, Auditing, Limiting, Metering):
     """A job queue in a database. Without an address: `$DULY_URL`, the configuration file, or `sqlite:///duly.db`.
 
     Nothing is opened until it is needed. Safe to use from any thread, and after a fork.
@@ -231,6 +232,7 @@ class Duly(Admin, RecurringAdmin, Auditing, Metering):
             return self.store.enqueue(job)
         from duly.store.foreign import run_on
 
+        self.store.caps.check(job.queue, job.tenant)
         return run_on(
             connection,
             lambda: self._notifying(ops_enqueue.enqueue(self.store.dialect, job), job),
@@ -241,6 +243,7 @@ class Duly(Admin, RecurringAdmin, Auditing, Metering):
         """Store one job on the caller's async connection."""
         from duly.store.foreign import arun_on
 
+        await self._acheck(job, 1)
         return await arun_on(
             connection,
             lambda: self._notifying(ops_enqueue.enqueue(self.store.dialect, job), job),
@@ -253,13 +256,22 @@ class Duly(Admin, RecurringAdmin, Auditing, Metering):
             return self.store.enqueue_many(model, rows)
         from duly.store.foreign import run_on
 
+        self.store.caps.check(model.queue, model.tenant, len(rows))
         return run_on(connection, lambda: self._many(model, rows), database=self.store.database)
 
     async def asubmit_many(self, model: NewJob, rows: Fresh, connection: object) -> list[Enqueued]:
         """Store many jobs on the caller's async connection."""
         from duly.store.foreign import arun_on
 
+        await self._acheck(model, len(rows))
         return await arun_on(connection, lambda: self._many(model, rows), database=self.store.database)
+
+    async def _acheck(self, job: NewJob, n: int) -> None:
+        """See whether so much may be enqueued, without blocking the caller's loop."""
+        if self.store.caps.stale:
+            import asyncio  # here, so that `import duly` stays quick
+
+            await asyncio.to_thread(self.store.caps.check, job.queue, job.tenant, n)
 
     def _many(self, model: NewJob, rows: Fresh) -> Op[list[Enqueued]]:
         keyed = any(len(row) > 3 for row in rows[:1])

@@ -30,11 +30,13 @@ def test_a_full_key_names_the_jobs_that_hold_it_and_how_many_come_before(jobs: D
         assert (holder.job_id, holder.place, holder.worker_id) == (first.id, "running", jobs.workers()[0].id)
         assert why.answer.details == {"slots": 1, "held": 1, "ahead": 1}
         assert second.why().answer.details["ahead"] == 0
-        assert why.next == f"duly jobs show {first.id}"
+        assert why.next == "duly limits set --key fetch/example.com --concurrency 2"
         assert "1 job with this key comes before" in why.text
         assert why.details["key"] == "fetch/example.com"
         assert fetch.enqueue("other.com").why().reason in (Reason.STARTING, Reason.RUNNING), "another key is free"
-        do(jobs, why)
+        do(jobs, second.why())
+        gate.has_started()
+        assert second.refresh().state is State.RUNNING, "raised as advised, it let one more run"
         gate.over.set()
         third.wait(10)
 
@@ -60,14 +62,14 @@ def test_a_paused_key_says_by_whom(jobs: Duly) -> None:
         return 1
 
     with jobs.worker():
-        jobs.store.gates.pause("key", "fetch/example.com", by="ann", reason="they complained", until=None, for_us=None)
+        jobs.pause(key="fetch/example.com", by="ann", reason="they complained")
         job = fetch.enqueue("example.com")
         eventually(lambda: jobs.counts().parked == {"key": 1})
         why = job.why()
         assert (why.reason, why.answer.scope, why.answer.name) == (Reason.PAUSED, "key", "fetch/example.com")
         assert (why.answer.by, why.answer.because) == ("ann", "they complained")
         assert why.next == "duly resume --key fetch/example.com"
-        jobs.store.gates.resume("key", "fetch/example.com")
+        do(jobs, why)
         assert job.wait(10) == 1
 
 
@@ -84,6 +86,7 @@ def test_a_key_whose_rate_is_used_up_says_when_the_next_may_start(jobs: Duly) ->
         assert why.until is not None
         assert timedelta(minutes=58) < why.until - datetime.now(UTC) <= timedelta(hours=1)
         assert why.answer.details["rate"] == "1/h"
+        assert why.next == "duly limits set --key fetch/example.com --rate 2/h --burst 1"
 
 
 def test_a_key_that_was_asked_to_wait_says_until_when_and_why(jobs: Duly) -> None:

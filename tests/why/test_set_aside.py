@@ -51,7 +51,7 @@ def test_a_job_behind_its_unique_holder_names_it(jobs: Duly, gate: Gate) -> None
             gate.wait()
         return n
 
-    unique = Unique(key="everything", mode="replace", scope="live")
+    unique = Unique(key="everything", mode="keep_latest", scope="live")
     with held(jobs, gate):
         first = sync.using(unique=unique).enqueue(1)
         gate.has_started()

@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from duly import Backoff, Duly, Snooze, State
-from duly.domain.limits import Says
 from duly.worker.worker import Worker
 from duly.why.answer import Reason
 from tests.helpers import Ledger, eventually, opened, worker_process
@@ -124,7 +123,7 @@ def test_a_full_limit_names_the_jobs_and_workers_that_hold_it(jobs: Duly, gate: 
         gate.wait()
 
     name = {"queue": "mail", "task": "send", "tenant": "acme"}[scope]
-    jobs.store.gates.set_limit(scope, name, Says(slots=2))
+    jobs.set_limit(**{scope: name}, concurrency=2)
     with held(jobs, gate):
         holders = [send.using(tenant="acme").enqueue() for _ in range(2)]
         gate.has_started(2)
@@ -137,17 +136,20 @@ def test_a_full_limit_names_the_jobs_and_workers_that_hold_it(jobs: Duly, gate: 
         assert {(each.host, each.pid) for each in why.answer.holders} == {(worker.process.host, worker.process.pid)}
         assert all(each.since is not None for each in why.answer.holders)
         assert why.answer.details["slots"] == why.answer.details["held"] == 2
-        assert why.next == f"duly jobs list --state running --{scope} {name}"
         assert str(holders[0].id) in why.text
-        gate.over.set()
-        job.wait(10)
+        assert why.next == (
+            f"duly limits set --{scope} {name} --concurrency 3" if scope != "tenant" else "duly quota acme --running 3"
+        )
+        do(jobs, why)
+        gate.has_started()
+        assert job.refresh().state is State.RUNNING
 
 
 def test_a_limit_of_none_at_all_says_so(jobs: Duly) -> None:
     @jobs.task
     def send() -> None: ...
 
-    jobs.store.gates.set_limit("task", "send", Says(slots=0))
+    jobs.set_limit(task="send", concurrency=0)
     with jobs.worker():
         why = send.enqueue().why()
     assert (why.reason, why.answer.details["slots"]) == (Reason.LIMIT_FULL, 0)
@@ -167,6 +169,7 @@ def test_a_used_up_rate_says_when_the_next_may_start(jobs: Duly) -> None:
         left = (why.until - datetime.now(UTC)).total_seconds()
         assert 3500 < left < 3601
         assert why.answer.details == {"rate": "1/h", "burst": 2}
+        assert why.next == "duly limits set --task send --rate 2/h --burst 2"
 
 
 @pytest.mark.parametrize("per", ["minute", "day"])
@@ -175,7 +178,7 @@ def test_a_quota_that_was_had_says_when_it_goes_on(jobs: Duly, per: str) -> None
     def send() -> None: ...
 
     per_us = {"minute": 60_000_000, "day": 86_400_000_000}[per]
-    jobs.store.gates.set_limit(per, "acme", Says(rate_n=1, rate_us=per_us))
+    jobs.set_quota("acme", **{f"per_{per}": 1}, over="wait")
     with jobs.worker():
         found = []
         for _ in range(2):  # a minute may just begin
@@ -186,9 +189,11 @@ def test_a_quota_that_was_had_says_when_it_goes_on(jobs: Duly, per: str) -> None
         why = found[-1]
         assert (why.reason, why.answer.scope, why.answer.name) == (Reason.QUOTA_USED_UP, "tenant", "acme")
         assert why.answer.details == {"quota": 1, "per": per, "used": 1}
-        assert why.until is not None and datetime.now(UTC) < why.until <= datetime.now(UTC) + timedelta(
-            microseconds=per_us
-        )
+        assert why.until is not None
+        assert datetime.now(UTC) < why.until <= datetime.now(UTC) + timedelta(microseconds=per_us)
+        assert why.next == f"duly quota acme --per-{per} 2"
+        do(jobs, why)
+        jobs.get(why.job_id).wait(10)
 
 
 def test_a_task_that_was_asked_to_wait_says_until_when_and_what_was_said(jobs: Duly) -> None:
@@ -196,7 +201,7 @@ def test_a_task_that_was_asked_to_wait_says_until_when_and_what_was_said(jobs: D
     def send() -> None: ...
 
     with jobs.worker():
-        jobs.store.run(lambda: _block(jobs))
+        jobs.store.gates.block("task", "send", 30_000_000, "429 from the mail server")
         why = send.enqueue().why()
         assert (why.reason, why.answer.scope, why.answer.because) == (
             Reason.BLOCKED,
@@ -205,12 +210,6 @@ def test_a_task_that_was_asked_to_wait_says_until_when_and_what_was_said(jobs: D
         )
         assert why.until is not None
         assert why.next is None, "it goes on by itself"
-
-
-def _block(jobs: Duly):  # type: ignore[no-untyped-def]
-    from duly.store import ops_gates
-
-    return ops_gates.block("task", "send", 30_000_000, "429 from the mail server")
 
 
 # -- workers ----------------------------------------------------------------------------------------------------------

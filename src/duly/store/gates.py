@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from duly.domain.limits import Gate, Limit, Says
@@ -114,6 +114,19 @@ class Gates:
         self._database.poke(Hint("gates"))
         return says
 
+    def set_quota(self, tenant: str, said: Mapping[str, Says], *, actor: Actor | None = None) -> None:
+        """State what a tenant may have: by scope, what each of its gates says."""
+
+        def op() -> Op[None]:
+            for scope, says in sorted(said.items()):
+                if scope == "tenant":  # its rate is not part of the quota
+                    before = (yield from ops_limits.read(scope, tenant))[0]
+                    says = says._replace(rate_n=before.rate_n, rate_us=before.rate_us, burst=before.burst)
+                yield from ops_limits.set_by_hand(scope, tenant, says, actor=actor)
+
+        self._database.write(op)
+        self._database.poke(Hint("gates"))
+
     def declare(self, wanted: Iterable[tuple[Gate, Says]]) -> None:
         """Make true what the code says of its tasks, unless somebody said otherwise by hand."""
         wanted = sorted(wanted)  # one order for all processes: no deadlock
@@ -149,10 +162,6 @@ class Gates:
             after = self._database.write(
                 lambda after=after: ops_keys.rearrange(self._database.dialect, group, after)  # type: ignore[misc]
             )
-
-    def prune_keys(self) -> int:
-        """Forget keys that say nothing any more. Returns how many were looked at."""
-        return self._database.write(lambda: ops_keys.prune(self._database.dialect))
 
     def opens_in_us(self, gates: Sequence[Gate]) -> int | None:
         """Microseconds until the rates of these gates let one start; None if it is not a rate that they wait for."""

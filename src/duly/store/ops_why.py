@@ -100,6 +100,7 @@ class GateFacts(NamedTuple):
     spent_until: int = 0
     used: int = 0
     breaker: str | None = None
+    most_waiting: int | None = None
     blocked_until: int | None = None
     blocked_reason: str | None = None
     paused_at: int | None = None
@@ -110,6 +111,8 @@ class GateFacts(NamedTuple):
     opens_at: int | None = None
     tries: int = 0
     failures: int = 0
+    own_rate: bool = True
+    """Of a key: whether it has a rate of its own beside its group's."""
     live: int = 0
     holders: tuple[HolderFacts, ...] = ()
 
@@ -220,6 +223,7 @@ def key_facts(key: str, gates: Sequence[GateFacts]) -> Op[GateFacts]:
         found = found._replace(
             slots=group.slots if found.slots is None else found.slots,
             rate=group.rate if found.rate is None else found.rate,
+            own_rate=found.rate is not None,
             breaker=group.breaker,
         )
     return _held(found, (yield Call("why_held_by_key", {"key": key, "n": MOST_HOLDERS})))
@@ -277,7 +281,7 @@ def worker_facts() -> Op[tuple[WorkerFacts, ...]]:
 
 def gate_of(row: Row) -> GateFacts:
     """A row of the statements about gates."""
-    scope, name, slots, rate_n, rate_us, burst, refuses, spent_until, used, breaker, *rest = row
+    scope, name, slots, rate_n, rate_us, burst, refuses, spent_until, used, breaker, most_waiting, *rest = row
     return GateFacts(
         str(scope),
         str(name),
@@ -287,6 +291,7 @@ def gate_of(row: Row) -> GateFacts:
         whole(spent_until),
         whole(used),
         None if breaker is None else str(breaker),
+        None if most_waiting is None else whole(most_waiting),
         *rest,  # type: ignore[arg-type]
     )
 

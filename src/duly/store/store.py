@@ -65,6 +65,7 @@ from duly.store import (
     ops_workers,
 )
 from duly.store.call import Call, Dialect, Op, Rows
+from duly.store.caps import Caps
 from duly.store.database import Database, Hint, Waker
 from duly.store.gates import Gates
 from duly.store.ops_keys import Freed
@@ -136,6 +137,7 @@ class Store:
         self.hooks: Hooks = {} if hooks is None else hooks
         """The Python hooks of this process that see changes of recurring jobs, by task."""
         self.gates = Gates(database)
+        self.caps = Caps(database)
         self._shard = random.randrange(1, 2**31)
 
     @classmethod
@@ -163,6 +165,7 @@ class Store:
 
     def enqueue(self, job: NewJob) -> Enqueued:
         """Store a job and wake a worker. May be repeated after a lost connection: the id is the caller's."""
+        self.caps.check(job.queue, job.tenant)
         if self.dialect is Dialect.POSTGRES and ops_enqueue.is_plain(job):
             channel, payload = self.database.notice(Hint("jobs", job.queue, job.tenant, job.task))
             return self.database.write(lambda: ops_enqueue.store_plain(job, channel, payload), atomic=False)
@@ -173,6 +176,7 @@ class Store:
 
     def enqueue_many(self, model: NewJob, rows: Sequence[ops_enqueue.Fresh]) -> list[Enqueued]:
         """Store many jobs that differ in (id, args, unique key), all or none."""
+        self.caps.check(model.queue, model.tenant, len(rows))
         copy = self.dialect is Dialect.POSTGRES
         answers = self.database.write(lambda: ops_enqueue.enqueue_many(self.dialect, model, rows, copy=copy))
         self._wake_for(model, keyed=any(len(row) > 3 for row in rows[:1]))
@@ -452,7 +456,7 @@ class Store:
 
     def prune_rest(self, keep_rollups_us: int) -> None:
         """Forget spent unique keys, old counts and workers long gone."""
-        self.database.write(lambda: ops_upkeep.prune_rest(keep_rollups_us))
+        self.database.write(lambda: ops_upkeep.prune_rest(self.dialect, keep_rollups_us))
 
     def add_up_hour(self, keep_minutes_us: int) -> bool:
         """Turn the oldest hour of counts by the minute into one row each."""

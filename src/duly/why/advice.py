@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import shlex
 
+from duly.domain.limits import QUOTAS
+from duly.store.ops_why import GateFacts
+
 FIX = "duly doctor --fix"
 CHECK = "duly doctor"
 
@@ -18,9 +21,32 @@ def resume(scope: str, name: str) -> str:
     return command("resume", f"--{scope}", name)
 
 
-def look_at_runs(scope: str, name: str) -> str:
-    """See what holds the slots of a limit."""
-    return command("jobs", "list", "--state", "running", f"--{scope}", name)
+def raise_slots(gate: GateFacts) -> str:
+    """Let one more run. The rest of what the gate says is said again, since setting a limit replaces all of it."""
+    slots = str(max(gate.live, gate.slots or 0) + 1)
+    if gate.scope == "tenant":
+        return command("quota", gate.name, "--running", slots)
+    return command("limits", "set", f"--{gate.scope}", gate.name, "--concurrency", slots, *_said(gate))
+
+
+def raise_rate(gate: GateFacts) -> str:
+    """Let twice as many start."""
+    assert gate.rate is not None
+    if gate.scope in QUOTAS:
+        return command("quota", gate.name, f"--per-{gate.scope}", str(gate.rate.n * 2))
+    faster = gate._replace(rate=gate.rate._replace(n=gate.rate.n * 2), own_rate=True)
+    slots = () if gate.slots is None or gate.scope == "key" else ("--concurrency", str(gate.slots))
+    return command("limits", "set", f"--{gate.scope}", gate.name, *slots, *_said(faster))
+
+
+def _said(gate: GateFacts) -> tuple[str, ...]:
+    rate, most = gate.rate if gate.own_rate else None, gate.most_waiting
+    burst = () if rate is None or rate.burst is None else ("--burst", str(rate.burst))
+    return (
+        *(() if rate is None else ("--rate", str(rate))),
+        *burst,
+        *(() if most is None else ("--most-waiting", str(most))),
+    )
 
 
 def look_at_errors(task: str) -> str:

@@ -113,7 +113,7 @@ def _nowhere(facts: Facts, recurring: RecurringRecord | None) -> Blocker:
 def _scheduled(facts: Facts, place: Place, recurring: RecurringRecord | None) -> tuple[Blocker, ...]:
     """Its time has not come; what will hold it then too is told beside."""
     job, due = facts.job, place.run_at or 0
-    held = _lane(facts)
+    held = _lane(facts) + _key(facts)
     if due <= job.now:
         return in_order(held) or (_nothing_holds(facts, place),)
     then = [each for each in held if _still(each, due)]
@@ -172,6 +172,13 @@ def _lane(facts: Facts) -> list[Blocker]:
     return lane.blockers(job.queue, job.tenant, job.task, gates=facts.gates, workers=facts.workers, now=job.now)
 
 
+def _key(facts: Facts) -> list[Blocker]:
+    if facts.key is None:
+        return []
+    workers = lane.people(facts.workers)
+    return key.blockers(facts.key, facts.job.now, workers, task=facts.job.task, ahead=facts.ahead_by_key)
+
+
 def _waiting(facts: Facts, place: Place) -> tuple[Blocker, ...]:
     job = facts.job
     found = _lane(facts)
@@ -225,11 +232,7 @@ def _nothing_holds(facts: Facts, place: Place) -> Blocker:
 def _parked(facts: Facts, place: Place) -> tuple[Blocker, ...]:
     job = facts.job
     if place.reason in ("key", "arrived"):
-        held = _lane(facts)
-        if facts.key is not None:
-            held += key.blockers(
-                facts.key, job.now, lane.people(facts.workers), task=job.task, ahead=facts.ahead_by_key
-            )
+        held = _lane(facts) + _key(facts)
         if (expired := _expired(facts)) is not None:
             held.append(expired)
         return in_order(held) or (_nothing_holds(facts, place),)

@@ -27,13 +27,12 @@ def blockers(
 
 
 def _behind(full: Blocker, key: GateFacts, ahead: int) -> Blocker:
-    first = next((each.job_id for each in full.holders if each.job_id is not None), None)
     return Blocker(
         reason=Reason.LIMIT_FULL,
         scope="key",
         name=key.name,
         holders=full.holders,
-        next=None if first is None else advice.show(first),
+        next=advice.raise_slots(key),
         details={**full.details, "ahead": ahead},
     )
 
@@ -48,6 +47,7 @@ def _rate(key: GateFacts, now: int, unstarted: int) -> Iterator[Blocker]:
         scope="key",
         name=key.name,
         until=at(opens or max(now, key.rate.opens_at(key.spent_until, key.used, now))),
+        next=advice.raise_rate(key),
         details={"rate": str(key.rate), "burst": key.rate.burst},
     )
 

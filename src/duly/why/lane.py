@@ -72,7 +72,7 @@ def at_gate(gate: GateFacts, now: int, workers: Mapping[str, WorkerFacts]) -> It
             scope=gate.scope,
             name=gate.name,
             holders=tuple(holder(each, workers) for each in gate.holders),
-            next=advice.look_at_runs(gate.scope, gate.name),
+            next=advice.raise_slots(gate),
             details={"slots": gate.slots, "held": gate.live},
         )
 
@@ -89,6 +89,7 @@ def _at_rate(gate: GateFacts, now: int) -> Iterator[Blocker]:
             scope="tenant",
             name=gate.name,
             until=at(opens),
+            next=advice.raise_rate(gate),
             details={"quota": gate.rate.n, "per": gate.scope, "used": gate.used},
         )
         return
@@ -97,6 +98,7 @@ def _at_rate(gate: GateFacts, now: int) -> Iterator[Blocker]:
         scope=gate.scope,
         name=gate.name,
         until=at(opens),
+        next=advice.raise_rate(gate),
         details={"rate": str(gate.rate), "burst": gate.rate.burst},
     )
 

@@ -95,6 +95,11 @@ class Bounds:
         """Whether a rate is known to be used up at this moment."""
         return bound in self._opens
 
+    @property
+    def unstamped(self) -> bool:
+        """Whether a limit is so new that the runs under it are not all marked."""
+        return any(not limit.stamped and limit.says.slots is not None for limit in self._limits.values())
+
     def one_opens(self, now: float) -> bool:
         """Whether a rate that was used up lets one start again by now."""
         over = [bound for bound, opens in self._opens.items() if opens <= now]

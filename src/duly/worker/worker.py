@@ -502,6 +502,8 @@ class Worker:
             self._write_down()
         if seen.due_us is not None:
             self._claimer.due_in(seen.due_us / 1e6)
+        if self._claimer.bounds.unstamped and self._store.gates.stamp():
+            self._claimer.bounds.forget()
         if seen.lapse_us is not None:
             self._next_lapse = min(self._next_lapse, now + max(0.0, seen.lapse_us / 1e6))
 

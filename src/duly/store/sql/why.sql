@@ -28,7 +28,7 @@ FROM duly.ended WHERE id = :id::uuid
 SELECT attempt, outcome, started_at, finished_at, worker_id, error_kind, error FROM duly.runs WHERE job_id = :id::uuid ORDER BY token DESC LIMIT 1
 
 -- part: why_gate_columns A gate: what it says and how it stands.
-SELECT scope, name, slots, rate_n, rate_us, burst, refuses, spent_until, used, breaker, blocked_until, blocked_reason,
+SELECT scope, name, slots, rate_n, rate_us, burst, refuses, spent_until, used, breaker, most_waiting, blocked_until, blocked_reason,
        paused_at, paused_until, paused_by, paused_reason
 FROM duly.gates
 
