@@ -34,6 +34,7 @@ def test_a_full_key_names_the_jobs_that_hold_it_and_how_many_come_before(jobs: D
         assert "1 job with this key comes before" in why.text
         assert why.details["key"] == "fetch/example.com"
         assert fetch.enqueue("other.com").why().reason in (Reason.STARTING, Reason.RUNNING), "another key is free"
+        gate.has_started()
         do(jobs, second.why())
         gate.has_started()
         assert second.refresh().state is State.RUNNING, "raised as advised, it let one more run"

@@ -21,9 +21,9 @@ def test_a_recurring_job_says_when_it_runs_next_and_can_be_run_now(jobs: Duly) -
 
     job = refresh.recur("feed 1", every="1h", start_at=datetime.now(UTC) + timedelta(minutes=30))
     with jobs.worker():
-        why = jobs.why(job.id)
+        why = job.why()
         assert (why.reason, why.until) == (Reason.RECURS, job.next_run_at)
-        assert "every hour" in why.text
+        assert "every 1h" in why.text
         assert why.next == f"duly schedules run {job.id}"
         do(jobs, why)
         eventually(lambda: job.refresh().last_outcome == "succeeded")
@@ -35,13 +35,13 @@ def test_a_disabled_recurring_job_says_by_whom_since_when_and_why(jobs: Duly) ->
 
     job = refresh.recur("feed 1", every="1h")
     job.disable("the feed is gone", by="ann")
-    why = jobs.why(job.id)
+    why = job.why()
     assert (why.reason, why.state) == (Reason.DISABLED, "disabled")
     assert (why.answer.by, why.answer.because) == ("ann", "the feed is gone")
     assert why.since is not None
     assert why.next == f"duly schedules enable {job.id}"
     do(jobs, why)
-    assert jobs.why(job.id).reason is not Reason.DISABLED
+    assert job.why().reason is not Reason.DISABLED
 
 
 def test_a_recurring_job_that_fails_says_so(jobs: Duly) -> None:
@@ -52,7 +52,7 @@ def test_a_recurring_job_that_fails_says_so(jobs: Duly) -> None:
     job = refresh.recur("feed 1", every="1h")
     with jobs.worker():
         eventually(lambda: job.refresh().consecutive_failures == 1)
-        why = jobs.why(job.id)
+        why = job.why()
     assert (why.reason, why.answer.details["failures"]) == (Reason.RETRY, 1)
     assert "feed is away" in why.text
     assert why.until == job.next_run_at
@@ -66,8 +66,8 @@ def test_a_recurring_job_whose_run_takes_longer_than_its_period_says_so(jobs: Du
     job = refresh.recur("feed 1", every="1s", overlap="queue")
     with held(jobs, gate):
         gate.has_started()
-        eventually(lambda: jobs.why(job.id).reason is Reason.PREVIOUS_RUN)
-        why = jobs.why(job.id)
+        eventually(lambda: job.why().reason is Reason.PREVIOUS_RUN)
+        why = job.why()
         assert why.state == "running"
         assert "follows when it has ended (overlap=queue)" in why.text
 
@@ -78,7 +78,7 @@ def test_a_recurring_job_that_is_due_is_held_by_what_holds_any_job(jobs: Duly) -
 
     jobs.pause(task="refresh", by="ann")
     job = refresh.recur("feed 1", every="1h")
-    assert reasons(jobs.why(job.id)) == ["paused", "no_worker"]
+    assert reasons(job.why()) == ["paused", "no_worker"]
 
 
 def test_a_recurring_job_that_is_enabled_and_in_no_place_is_damage(jobs: Duly, raw: Raw) -> None:
@@ -88,6 +88,6 @@ def test_a_recurring_job_that_is_enabled_and_in_no_place_is_damage(jobs: Duly, r
     job = refresh.recur("feed 1", every="1h")
     raw.rows("DELETE FROM duly.scheduled")
     raw.rows("DELETE FROM duly.waiting")
-    assert jobs.why(job.id).reason is Reason.NOWHERE
+    assert job.why().reason is Reason.NOWHERE
     jobs.doctor(fix=True)
     assert jobs.get(job.id).state in (State.SCHEDULED, State.QUEUED)

@@ -6,8 +6,9 @@ from datetime import timedelta
 
 import pytest
 
-from duly import Duly, State, Unique
+from duly import Duly, JobNotFound, State, Unique
 from duly.domain.ids import uuid7
+from duly.domain.records import Lane
 from duly.why.answer import Reason
 from tests.helpers import eventually, opened
 from tests.store.raw import Raw
@@ -103,9 +104,8 @@ def test_a_job_in_two_places_says_so(jobs: Duly, raw: Raw) -> None:
     def send() -> None: ...
 
     job = send.enqueue()
-    raw.rows(
-        f"INSERT INTO duly.ended (id, state, finished_at, token, attempt, crashes) VALUES ('{job.id}', 'failed', 1, 0, 0, 0)"
-    )
+    columns = "id, state, finished_at, token, attempt, crashes"
+    raw.rows(f"INSERT INTO duly.ended ({columns}) VALUES ('{job.id}', 'failed', 1, 0, 0, 0)")
     why = job.why()
     assert (why.reason, why.next) == (Reason.TWO_PLACES, "duly doctor --fix")
     assert set(why.answer.details["places"]) == {"waiting", "failed"}
@@ -130,7 +130,7 @@ def test_a_reason_to_be_set_aside_that_is_not_known_is_told_as_it_stands(jobs: D
     def send() -> None: ...
 
     job = send.enqueue()
-    (claimed,) = jobs.store.claim("default", _lane(), 1, worker_id=uuid7(), lease_us=15_000_000)
+    (claimed,) = jobs.store.claim("default", [Lane("", "send")], 1, worker_id=uuid7(), lease_us=15_000_000)
     jobs.store.park(job.id, claimed.token, reason="by hand", detail="wait for Ann", mark="")
     why = job.why()
     assert (why.reason, why.answer.because) == (Reason.PARKED, "by hand: wait for Ann")
@@ -138,15 +138,7 @@ def test_a_reason_to_be_set_aside_that_is_not_known_is_told_as_it_stands(jobs: D
     assert reasons(job.why()) == ["no_worker"]
 
 
-def _lane():  # type: ignore[no-untyped-def]
-    from duly.domain.records import Lane
-
-    return [Lane("", "send")]
-
-
 def test_a_job_that_there_is_not_is_an_error(jobs: Duly) -> None:
-    from duly import JobNotFound
-
     with pytest.raises(JobNotFound):
         jobs.why(uuid7())
     with pytest.raises(JobNotFound):

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import threading
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
 from duly import Backoff, Duly, Snooze, State
-from duly.worker.worker import Worker
 from duly.why.answer import Reason
+from duly.worker.worker import Worker
+from tests.doctor.conftest import add_worker
 from tests.helpers import Ledger, eventually, opened, worker_process
 from tests.store.raw import Raw
 from tests.why.look import Gate, blocker, do, held, reasons
@@ -90,13 +92,16 @@ def test_a_pause_says_by_whom_since_when_until_when_and_why(jobs: Duly, scope: s
     name = {"queue": "mail", "task": "send", "tenant": "acme"}[scope]
     before = datetime.now(UTC) - timedelta(seconds=5)
     with jobs.worker():
-        jobs.pause(**{scope: name}, by="ann", reason="migration of the server", duration="1h")
+        only: Any = {scope: name}
+        jobs.pause(**only, by="ann", reason="migration of the server", duration="1h")
         job = send.using(tenant="acme").enqueue()
         why = job.why()
         assert (why.reason, why.answer.scope, why.answer.name) == (Reason.PAUSED, scope, name)
         assert (why.answer.by, why.answer.because) == ("ann", "migration of the server")
-        assert why.since is not None and why.since > before
-        assert why.until is not None and why.until > why.since + timedelta(minutes=59)
+        assert why.since is not None
+        assert why.since > before
+        assert why.until is not None
+        assert why.until > why.since + timedelta(minutes=59)
         assert why.next == f"duly resume --{scope} {name}"
         do(jobs, why)
         assert job.wait(10) == 1
@@ -123,7 +128,8 @@ def test_a_full_limit_names_the_jobs_and_workers_that_hold_it(jobs: Duly, gate: 
         gate.wait()
 
     name = {"queue": "mail", "task": "send", "tenant": "acme"}[scope]
-    jobs.set_limit(**{scope: name}, concurrency=2)
+    only: Any = {scope: name}
+    jobs.set_limit(**only, concurrency=2)
     with held(jobs, gate):
         holders = [send.using(tenant="acme").enqueue() for _ in range(2)]
         gate.has_started(2)
@@ -178,7 +184,8 @@ def test_a_quota_that_was_had_says_when_it_goes_on(jobs: Duly, per: str) -> None
     def send() -> None: ...
 
     per_us = {"minute": 60_000_000, "day": 86_400_000_000}[per]
-    jobs.set_quota("acme", **{f"per_{per}": 1}, over="wait")
+    one: Any = {f"per_{per}": 1}
+    jobs.set_quota("acme", **one, over="wait")
     with jobs.worker():
         found = []
         for _ in range(2):  # a minute may just begin
@@ -337,19 +344,13 @@ def test_a_worker_that_stops_takes_no_more(jobs: Duly, gate: Gate) -> None:
     stopping.start()
     try:
         job = nap.enqueue()
-        eventually(lambda: jobs.store.run(lambda: _see(worker.id)) or True)
+        jobs.store.see_worker(worker.id, "draining")  # as it does itself every few seconds
         why = job.why()
         assert why.reason is Reason.NO_WORKER
         assert why.answer.details["workers"][0]["state"] == "draining"
     finally:
         gate.over.set()
         stopping.join()
-
-
-def _see(worker_id: str):  # type: ignore[no-untyped-def]
-    from duly.store import ops_workers
-
-    return ops_workers.see(worker_id, "draining")
 
 
 # -- its turn ---------------------------------------------------------------------------------------------------------
@@ -378,7 +379,8 @@ def test_a_job_behind_others_says_how_many_and_when_it_may_start(jobs: Duly, gat
         assert (behind.details["position_in_lane"], behind.details["in_lane"]) == (4, 5)
         assert behind.details["first"] == [each.id for each in ahead]
         assert behind.details["runs_measured"] == 5
-        assert behind.until is not None and behind.until > datetime.now(UTC)
+        assert behind.until is not None
+        assert behind.until > datetime.now(UTC)
         assert behind.next == f"duly jobs boost {job.id}"
         do(jobs, behind)
         assert "behind_others" not in reasons(job.why()), "by priority it is first now"
@@ -408,8 +410,6 @@ def test_the_turns_among_tenants_are_told_without_counting_their_jobs_as_ahead(j
 
 
 def test_a_job_that_nothing_holds_starts_in_a_moment(jobs: Duly, raw: Raw) -> None:
-    from tests.doctor.conftest import add_worker
-
     @jobs.task
     def send() -> None: ...
 

@@ -154,6 +154,8 @@ class Facts(NamedTuple):
     unique_holder: HolderFacts | None
     workers: tuple[WorkerFacts, ...]
     turn: Turn | None
+    moved: bool
+    """Whether the job went elsewhere while all this was read, so that it does not fit together."""
 
 
 # -- one job ----------------------------------------------------------------------------------------------------------
@@ -184,7 +186,13 @@ def facts(dialect: Dialect, job_id: str) -> Op[Facts | None]:
             turn = yield from _turn(dialect, job, place)
     last = LastRun._make(runs[0])._replace(worker_id=str(runs[0][4])) if runs else None
     workers = yield from worker_facts()
-    return Facts(job, places, last, gates, key, ahead, holder, workers, turn)
+    still = tuple(_place(row) for row in (yield Call("why_places", {"id": job_id})))
+    moved = [_where(place) for place in places] != [_where(place) for place in still]
+    return Facts(job, places, last, gates, key, ahead, holder, workers, turn, moved)
+
+
+def _where(place: Place) -> tuple[object, ...]:
+    return place.name, place.attempt, place.run_at, place.rank, place.reason
 
 
 def _place(row: Row) -> Place:

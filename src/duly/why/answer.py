@@ -147,11 +147,11 @@ class Blocker:
         ends = float("inf") if self.until is None or number != UNTIL_A_TIME else self.until.timestamp()
         return number, -ends, _ORDER.index(self.reason)
 
-    def to_dict(self) -> dict[str, Any]:
-        """As plain values, for JSON."""
+    def to_dict(self, text: str | None = None) -> dict[str, Any]:
+        """As plain values, for JSON; with another sentence than its own if one is given."""
         return {
             "reason": str(self.reason),
-            "text": self.text,
+            "text": self.text if text is None else text,
             "scope": self.scope,
             "name": self.name,
             "since": _iso(self.since),
@@ -264,8 +264,7 @@ class Group:
             "example": self.example,
             "tasks": list(self.tasks),
             "tenants": list(self.tenants),
-            **self.blocker.to_dict(),
-            "text": self.text,
+            **self.blocker.to_dict(self.text),
         }
 
 

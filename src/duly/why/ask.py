@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from duly.app import Duly
     from duly.domain.recurring import RecurringRecord
 
+LOOKS = 5
+"""How often to look again at a job that moves while it is looked at."""
 RECURRING = (HOLD["recurs"], HOLD["spawns"])
 
 
@@ -21,6 +23,10 @@ def why(app: Duly, job_id: str, *, tenant: str | None = None) -> Why | None:
     """Why a job does not run, or how it stands. None if there is no such job, or it is another tenant's."""
     store = app.store
     facts = store.database.read(lambda: ops_why.facts(store.dialect, job_id))
+    for _ in range(LOOKS - 1):
+        if facts is None or not facts.moved:
+            break
+        facts = store.database.read(lambda: ops_why.facts(store.dialect, job_id))
     if facts is None or (tenant is not None and facts.job.tenant != tenant):
         return None
     recurring: RecurringRecord | None = None

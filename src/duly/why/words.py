@@ -31,7 +31,7 @@ def of_many(blocker: Blocker, moment: Moment = utc) -> str:
 
 
 def _span(seconds: float) -> str:
-    return human(timedelta(milliseconds=round(max(0.0, seconds) * 1_000)))
+    return human(timedelta(seconds=round(max(0.0, seconds), 1 if seconds < 10 else None)))
 
 
 def _since(blocker: Blocker, moment: Moment) -> str:
@@ -127,11 +127,10 @@ def _retry(b: Blocker, m: Moment) -> str:
     if "rule" in b.details:
         failures = b.details["failures"]
         times = "its last run" if failures == 1 else f"its last {failures} runs"
-        return (
-            f"It recurs ({b.details['rule']}), but {times} failed: it runs again at {_when(b.until, m)}{_because(b)}."
-        )
+        told = _because(b).removeprefix(": ") or "no error was kept"
+        return f"It recurs ({b.details['rule']}), but {times} failed: {told}. It runs again at {_when(b.until, m)}."
     attempt, most = b.details["attempt"], b.details["max_attempts"]
-    return f"Run {attempt} of {most} failed{_at(b, m)}: it is tried again at {_when(b.until, m)}{_because(b)}."
+    return f"Run {attempt} of {most} failed{_at(b, m)}{_because(b)}. It is tried again at {_when(b.until, m)}."
 
 
 def _snoozed(b: Blocker, m: Moment) -> str:
@@ -207,13 +206,11 @@ def _limit_full(b: Blocker, m: Moment) -> str:
     slots, held = b.details["slots"], b.details["held"]
     if not slots:
         return f"{_capital(_what(b))} may run none at all: its limit is 0."
-    text = f"{_capital(_what(b))} may run {slots:,} at once, and {held:,} do: held by {_holders(b, m, held)}."
-    ahead = b.details.get("ahead")
-    return (
-        f"{text} {_capital(_number(ahead, 'job', {}))} with this key come{'s' if ahead == 1 else ''} before."
-        if ahead
-        else text
-    )
+    does, ahead = "does" if held == 1 else "do", b.details.get("ahead")
+    text = f"{_capital(_what(b))} may run {slots:,} at once, and {held:,} {does}: held by {_holders(b, m, held)}."
+    if not ahead:
+        return text
+    return f"{text} {_number(ahead, 'job', {})} with this key come{'s' if ahead == 1 else ''} before."
 
 
 def _suspect(b: Blocker, m: Moment) -> str:
