@@ -106,7 +106,7 @@ def _admit_sqlite(key: str) -> Op[Lanes]:
         if rate.room(spent_until, 0, now) <= unstarted:
             [[left]] = yield Call("parked_by_key", {"key": key, "n": 1})
             if left != "[]":
-                over = unstarted + 1 - (rate.burst or 1)
+                over = unstarted + 1 - rate.at_once
                 opens_at = max(now + 1_000, max(spent_until, now) + over * rate.per_us // rate.n)
         metered = {"rate_n": rate.n, "rate_us": rate.per_us, "burst": rate.burst}
         yield Call("meter_key", {"key": key, "opens_at": opens_at, **metered})

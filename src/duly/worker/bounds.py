@@ -74,12 +74,16 @@ class Bounds:
         """How many to ask for: no more than the limits ever allow; with a rate or a full limit, no supply ahead."""
         says = [self._limits[gate].says for gate in bound if gate in self._limits]
         slots = min((each.slots for each in says if each.slots is not None), default=room)
-        rated = any(each.rate_n is not None or each.meters_keys for each in says)
-        if rated or time.monotonic() < self._tight.get(bound, 0.0):
+        if self.rated(bound) or time.monotonic() < self._tight.get(bound, 0.0):
             room = min(room, free)
         elif slots < room:
             room = min(room, max(1, free))
         return min(room, slots)
+
+    def rated(self, bound: Bound) -> bool:
+        """Whether a rate is among these limits, or one for the keys of their jobs."""
+        says = [self._limits[gate].says for gate in bound if gate in self._limits]
+        return any(each.rate_n is not None or each.meters_keys for each in says)
 
     def gave(self, bound: Bound, asked: int, got: int) -> None:
         """Learn from a claim. One that got less than it asked for may have met a full limit, or a rate used up."""

@@ -309,7 +309,7 @@ class Claimer:
         if not jobs:
             self.bounds.doubt()
         lanes.claimed(picked, jobs, time.monotonic() - asked, asked=n, shares=shares)
-        self._start(kind, lanes.queue, jobs, leased_at, mixed=shares is not None, limited=bool(bits(bound)))
+        self._start(kind, lanes.queue, jobs, leased_at, bound, mixed=shares is not None)
         return Counter(job.tenant for job in jobs)
 
     def _start(
@@ -318,17 +318,19 @@ class Claimer:
         queue: str,
         jobs: list[Claimed],
         leased_at: float,
+        bound: Bound,
         *,
         mixed: bool = False,
-        limited: bool = False,
     ) -> None:
         if not jobs:
             return
         self._slots.taken(kind, queue, len(jobs))
         find = self._registry.find
         runs = [Run(job, task, leased_at) for job in jobs if (task := find(job.tenant, job.task)) is not None]
-        for run in runs if limited else ():
-            run.limited = True
+        if bound:
+            limited, rated = bool(bits(bound)), self.bounds.rated(bound)
+            for run in runs:
+                run.limited, run.rated = limited, rated
         if len(runs) < len(jobs):  # unregistered in this very moment: nobody here can run them
             self._slots.ended(kind, queue, len(jobs) - len(runs))
             held = {run.job.id for run in runs}
@@ -421,7 +423,7 @@ class Claimer:
         self._suspect_since = None
         if jobs:
             self._alone = True
-            self._start(task.kind, lanes.queue, jobs, leased_at, limited=bool(bits(bound)))
+            self._start(task.kind, lanes.queue, jobs, leased_at, bound)
             self._send_off(task.kind)
         else:
             lanes.suspects.pop(key, None)

@@ -108,7 +108,8 @@ class Finisher:
                 return 0.0
             next_due = min((each.due for each in self._postponed.values()), default=math.inf)
             return min(1.0, max(0.001, next_due - time.monotonic()))
-        if len(self._batch) < BATCH and len(self._batch) < len(self._held):
+        limited = any(concluded[0].limited for concluded in self._batch)
+        if not limited and len(self._batch) < BATCH and len(self._batch) < len(self._held):
             time.sleep(LINGER)  # others are about to end: one write for all
             self._collect()
         self.flush()

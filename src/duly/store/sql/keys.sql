@@ -7,7 +7,7 @@ FROM (SELECT DISTINCT hashtext(key) & 1023 AS bucket FROM unnest(:keys::text[]) 
 
 -- name: admit [postgres] Let the first parked jobs of these keys into their lanes, as many as each has room for; says into which.
 WITH k AS MATERIALIZED (
-    SELECT n.key, s.slots, s.rate_n, s.rate_us, s.burst, GREATEST(COALESCE(o.spent_until, 0), :now) AS spent_until,
+    SELECT n.key, s.slots, s.rate_n, s.rate_us, s.burst, GREATEST(1, s.burst - ceil(s.rate_n * 30000.0 / s.rate_us)) AS at_once, GREATEST(COALESCE(o.spent_until, 0), :now) AS spent_until,
            o.breaker_state IS NOT NULL AS probing,
            COALESCE((o.paused_at IS NOT NULL AND (o.paused_until IS NULL OR o.paused_until > :now)) OR o.blocked_until > :now, false) AS shut
     FROM unnest(:keys::text[]) AS n(key) LEFT JOIN duly.keys o ON o.name = n.key
@@ -25,7 +25,7 @@ WITH k AS MATERIALIZED (
 ), room AS MATERIALIZED (
     SELECT k.*, s.tokens, COALESCE(l.unstarted, 0) AS unstarted, CASE WHEN k.shut THEN 0 ELSE GREATEST(0, LEAST(:most::integer,
             k.slots - COALESCE(l.n, 0), CASE WHEN k.probing THEN 1 - COALESCE(l.n, 0) END, s.tokens - COALESCE(l.unstarted, 0))) END AS n
-    FROM k CROSS JOIN LATERAL (SELECT floor(k.burst - (k.spent_until - :now)::numeric * k.rate_n / k.rate_us)::integer AS tokens) s LEFT JOIN (SELECT key, count(*) AS n, count(waits) AS unstarted FROM standing
+    FROM k CROSS JOIN LATERAL (SELECT floor(k.at_once - (k.spent_until - :now)::numeric * k.rate_n / k.rate_us)::integer AS tokens) s LEFT JOIN (SELECT key, count(*) AS n, count(waits) AS unstarted FROM standing
                       WHERE waits IS NOT NULL OR runs IS NOT NULL GROUP BY key) l ON l.key = k.key
 ), pick AS MATERIALIZED (
     SELECT p.id FROM room CROSS JOIN LATERAL (
@@ -39,7 +39,7 @@ WITH k AS MATERIALIZED (
     INSERT INTO duly.keys AS y (name, rate_n, rate_us, burst, opens_at)
     SELECT room.key, room.rate_n, room.rate_us, room.burst,
            CASE WHEN room.tokens - room.unstarted - t.n <= 0 AND EXISTS (SELECT 1 FROM duly.parked p WHERE p.mark = room.key AND p.rank IS NOT NULL AND p.id NOT IN (SELECT id FROM pick))
-                THEN GREATEST(:now + 1000, room.spent_until - (room.burst - room.unstarted - t.n - 1) * room.rate_us / room.rate_n) END
+                THEN GREATEST(:now + 1000, room.spent_until - (room.at_once::bigint - room.unstarted - t.n - 1) * room.rate_us / room.rate_n) END
     FROM room CROSS JOIN LATERAL (SELECT count(*) AS n FROM taken WHERE taken.mark = room.key) t
     WHERE room.rate_n IS NOT NULL AND NOT room.shut ORDER BY room.key
     ON CONFLICT (name) DO UPDATE SET

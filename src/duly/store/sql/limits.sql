@@ -50,8 +50,9 @@ SELECT g.slots, g.rate_n, g.rate_us, g.burst, g.spent_until, g.used, :now,
                  AND CASE :scope WHEN 'task' THEN r.task WHEN 'queue' THEN r.queue ELSE r.tenant END = :name)
             WHEN :scope = 'task' THEN (SELECT count(*) FROM duly.running r WHERE r.task = :name AND r.limited & 1 <> 0 AND r.leased_until > :lease_now)
             WHEN :scope = 'queue' THEN (SELECT count(*) FROM duly.running r WHERE r.queue = :name AND r.limited & 2 <> 0 AND r.leased_until > :lease_now)
-            ELSE (SELECT count(*) FROM duly.running r WHERE r.tenant = :name AND r.limited & 4 <> 0 AND r.leased_until > :lease_now) END
-FROM duly.gates g WHERE g.scope = :scope AND g.name = :name AND (g.slots IS NOT NULL OR (g.rate_n IS NOT NULL AND NOT g.refuses))
+            ELSE (SELECT count(*) FROM duly.running r WHERE r.tenant = :name AND r.limited & 4 <> 0 AND r.leased_until > :lease_now) END,
+       g.meters_keys
+FROM duly.gates g WHERE g.scope = :scope AND g.name = :name AND (g.slots IS NOT NULL OR g.meters_keys OR (g.rate_n IS NOT NULL AND NOT g.refuses))
 
 -- name: spend_rate [sqlite] What starts now is taken off a rate.
 UPDATE duly.gates SET
