@@ -7,7 +7,7 @@ itself now and then, since hints may be lost.
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Mapping
 
 from duly.domain.records import HOLD, Claimed, Lane
@@ -70,9 +70,11 @@ class Claimer:
         self._gathered: list[list[Run]] = []
         self._hints: list[Hint] = []
         self._came_in: list[tuple[str, str, str, int, int]] = []
+        self._freed = False
         self._look = True
         self._next_look = self._looked_at = self._look_took = 0.0
         self._next_due = 0.0
+        self._dues: deque[float] = deque()
         self._more_due = False
         """Whether the last time we asked, something was due: then there may be more."""
         self._idle_on_record = True
@@ -91,19 +93,28 @@ class Claimer:
         """Take hints from the listener."""
         self._hints += hints
 
+    def freed(self) -> None:
+        """Something that ran here under a limit has ended."""
+        self._freed = True
+
     def let_in(self, lanes: list[tuple[str, str, str, int, int]]) -> None:
         """Jobs came in where others with their keys have ended."""
         self._came_in += lanes
 
     def due_in(self, seconds: float) -> None:
-        """Something this worker settled becomes due soon."""
-        self._next_due = min(self._next_due, time.monotonic() + seconds)
+        """Something this worker settled becomes due soon. Noted aside: the claimer may be asking for the next one."""
+        self._dues.append(time.monotonic() + seconds)
 
     def _take_hints(self) -> None:
+        while self._dues:
+            self._next_due = min(self._next_due, self._dues.popleft())
         came_in, self._came_in = self._came_in, []
         if came_in:
             self._learn_of(came_in)
         hints, self._hints = self._hints, []
+        if hints or self._freed:
+            self._freed = False
+            self.bounds.freed()
         for hint in hints:
             lanes = self._lanes.get(hint.queue)
             if hint.kind == "jobs" and lanes is not None and hint.task:
@@ -308,7 +319,8 @@ class Claimer:
         )
         if not jobs:
             self.bounds.doubt()
-        lanes.claimed(picked, jobs, time.monotonic() - asked, asked=n, shares=shares)
+        took = time.monotonic() - asked
+        lanes.claimed(picked, jobs, took, asked=n, shares=shares, limited=bool(bound))
         self._start(kind, lanes.queue, jobs, leased_at, bound, mixed=shares is not None)
         return Counter(job.tenant for job in jobs)
 

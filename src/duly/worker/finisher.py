@@ -41,8 +41,8 @@ SOON, LATER = 0.02, 1.0
 
 
 def _frees_others(run: Run, state: str) -> bool:
-    """Whether sleeping workers may now have something to claim: a limit's slot, a job given back, one behind a key."""
-    return run.limited or state == "queued" or run.job.hold == HOLD["live"]
+    """Whether sleeping workers may now have something to claim: a job given back, or one behind a unique key."""
+    return state == "queued" or run.job.hold == HOLD["live"]
 
 
 @dataclass(slots=True)
@@ -81,6 +81,8 @@ class Finisher:
         self._postponed: dict[str, _Postponed] = {}
         self._asleep = threading.Event()
         self.wake: Callable[[], None] = lambda: None
+        self.freed: Callable[[], None] = lambda: None
+        """Who is told that runs under a limit have ended."""
         self.let_in: Callable[[Lanes], None] = lambda lanes: None
         """Who is told where jobs came in because others with their keys have ended."""
         self.report: Callable[[list[Concluded]], None] | None = None
@@ -303,11 +305,14 @@ class Finisher:
 
     def _done(self, batch: list[Concluded], accepted: set[str]) -> None:
         others = False
+        freed: set[str] = set()
         over: list[tuple[str, str]] = []
         for run, _, settled in batch:
             if settled.id in accepted:
                 self.settled += 1
                 others = others or _frees_others(run, settled.state)
+                if run.limited:
+                    freed.add(run.job.queue)
                 if settled.state in TERMINAL:
                     over.append((settled.id, settled.state))
                 elif settled.state == "scheduled":
@@ -322,8 +327,13 @@ class Finisher:
         self._finished(over)
         if self.report is not None:
             self.report([each for each in batch if each[2].id in accepted])
+        if freed:
+            self.freed()
         if others:
             self._store.poke(Hint("look"))
+        else:
+            for queue in freed:  # only workers that sleep need to know
+                self._store.poke(Hint("jobs", queue))
 
     @property
     def idle(self) -> bool:

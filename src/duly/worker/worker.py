@@ -170,6 +170,7 @@ class Worker:
         self._upkeep_service = Service("upkeep", self._upkeep)
         self._finisher.wake = self._finish_service.wake
         self._finisher.let_in = self._let_in
+        self._finisher.freed = self._freed
         self._meter: Meter | None = None
         self._drain_until = 0.0
         self._capture = Capture(self._held)
@@ -410,6 +411,10 @@ class Worker:
     def _ended(self, counts: Counter[tuple[Kind, str]]) -> None:
         for (kind, queue), n in counts.items():
             self._slots.ended(kind, queue, n)
+        self._claim_service.wake()
+
+    def _freed(self) -> None:
+        self._claimer.freed()
         self._claim_service.wake()
 
     def _let_in(self, lanes: Lanes) -> None:
