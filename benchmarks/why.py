@@ -77,7 +77,8 @@ def measure(url: str, n: int) -> Iterator[str]:
         with closing(Duly(address, schema=f"why_{schema}")) as jobs:
             jobs.migrate()
             last = fill(jobs, n)
-            yield f"{how:18} a job  {looks(lambda jobs=jobs, last=last: jobs.why(last))}   {jobs.why(last).reason}"
+            took = looks(lambda jobs=jobs, last=last: jobs.why(last))
+            yield f"{how:18} a job  {took}   {jobs.why(last).reason}"
             groups = jobs.why_waiting()
             counts = ", ".join(
                 f"{each.reason} {each.jobs:,}{'+' if each.at_least else ''}" for each in groups[:3]

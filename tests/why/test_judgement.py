@@ -135,6 +135,7 @@ def the_turn(**differs: object) -> Turn:
         "in_lane": 100,
         "first": (),
         "ahead": {("", "send"): 9},
+        "gates": (),
         "tenants": {"": 1.0},
         "ran_in_queue": 600,
         "ran_of_tenant": 600,

@@ -79,9 +79,9 @@ def test_a_key_whose_rate_is_used_up_says_when_the_next_may_start(jobs: Duly) ->
     def fetch(host: str) -> None: ...
 
     with jobs.worker():
-        fetch.enqueue("example.com").wait(10)
+        fetch.enqueue_many([{"host": "example.com"}] * 2)
         job = fetch.enqueue("example.com")
-        eventually(lambda: jobs.counts().parked == {"key": 1})
+        eventually(lambda: job.why().reason is Reason.RATE_USED_UP)
         why = job.why()
         assert (why.reason, why.answer.scope, why.answer.name) == (Reason.RATE_USED_UP, "key", "fetch/example.com")
         assert why.until is not None

@@ -163,19 +163,20 @@ def test_a_limit_of_none_at_all_says_so(jobs: Duly) -> None:
 
 
 def test_a_used_up_rate_says_when_the_next_may_start(jobs: Duly) -> None:
-    @jobs.task(rate="1/1h", burst=2)
+    @jobs.task(rate="1/1h", burst=1)
     def send() -> None: ...
 
     with jobs.worker():
-        for job in [send.enqueue(), send.enqueue()]:
-            job.wait(10)
-        why = send.enqueue().why()
+        send.enqueue_many([{}] * 2)
+        job = send.enqueue()
+        eventually(lambda: job.why().reason is Reason.RATE_USED_UP)
+        why = job.why()
         assert (why.reason, why.answer.scope, why.answer.name) == (Reason.RATE_USED_UP, "task", "send")
         assert why.until is not None
         left = (why.until - datetime.now(UTC)).total_seconds()
         assert 3500 < left < 3601
-        assert why.answer.details == {"rate": "1/h", "burst": 2}
-        assert why.next == "duly limits set --task send --rate 2/h --burst 2"
+        assert why.answer.details == {"rate": "1/h", "burst": 1}
+        assert why.next == "duly limits set --task send --rate 2/h --burst 1"
 
 
 @pytest.mark.parametrize("per", ["minute", "day"])
@@ -384,6 +385,32 @@ def test_a_job_behind_others_says_how_many_and_when_it_may_start(jobs: Duly, gat
         assert behind.next == f"duly jobs boost {job.id}"
         do(jobs, behind)
         assert "behind_others" not in reasons(job.why()), "by priority it is first now"
+
+
+def test_jobs_that_are_held_back_come_before_nobody(jobs: Duly, gate: Gate) -> None:
+    @jobs.task
+    def shut() -> None: ...
+
+    @jobs.task(concurrency=1)
+    def full() -> None:
+        gate.wait()
+
+    @jobs.task
+    def nap() -> None:
+        gate.wait()
+
+    with held(jobs, gate, thread_slots=2):
+        full.enqueue()
+        nap.enqueue()
+        gate.has_started(2)
+        jobs.pause(task="shut")
+        for task in (shut, full, shut, full, nap):
+            task.enqueue()
+        behind = blocker(nap.enqueue().why(), Reason.BEHIND_OTHERS)
+        assert (behind.details["ahead"], behind.details["ahead_by_task"]) == (1, {"nap": 1})
+        jobs.resume(task="shut")
+        behind = blocker(nap.enqueue().why(), Reason.BEHIND_OTHERS)
+        assert behind.details["ahead_by_task"] == {"nap": 2, "shut": 2}
 
 
 def test_a_job_whose_queue_nothing_was_measured_of_is_promised_nothing(jobs: Duly) -> None:

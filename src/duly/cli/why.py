@@ -13,7 +13,8 @@ from duly.cli.options import database_options, utc_option
 from duly.cli.output import answer, bold, coloured
 from duly.cli.text import clean, plural, when
 from duly.why.answer import Blocker, Group, Why
-from duly.why.words import Moment, of_many, sentence
+from duly.why.phrases import Moment
+from duly.why.words import of_many, sentence
 
 ALL = "*"
 

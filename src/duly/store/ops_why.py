@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from duly.domain.limits import Rate
+from duly.domain.limits import Gate, Rate
 from duly.domain.records import Lane, WorkerRecord
 from duly.store import ops_claim, ops_workers
 from duly.store.call import Call, Dialect, Op, Row, Value
@@ -134,6 +134,8 @@ class Turn(NamedTuple):
     """The first jobs of its lane."""
     ahead: dict[tuple[str, str], int]
     """Those before it that share its turns, by tenant and task."""
+    gates: tuple[GateFacts, ...]
+    """The gates that these pass: what is shut or full comes before nobody."""
     tenants: dict[str, float]
     """Who takes turns in this queue, with their weights."""
     ran_in_queue: int
@@ -249,6 +251,9 @@ def _turn(dialect: Dialect, job: JobFacts, place: Place) -> Op[Turn]:
         sharing.append(own)
     at: dict[str, Value] = {"queue": job.queue, "suspect": int(suspect), "rank": rank, "id": job.id, "n": MOST_COUNTED}
     ahead = {(str(r[0]), str(r[1])): whole(r[2]) for r in (yield Call("why_ahead", at | named(dialect, sharing)))}
+    others = [lane for lane in sharing if lane != own and ahead.get(lane[:2])]
+    gates = (yield Call("why_gates_of", named(dialect, others))) if others else []
+    passed = yield from with_holders(map(gate_of, gates))
     counted = yield Call("why_lanes", at | named(dialect, [own]))
     first = yield Call("why_first", at | {"tenant": job.tenant, "task": job.task, "n": 3})
     weights = {str(name): float(str(weight)) for name, weight in (yield Call("weights"))}
@@ -260,6 +265,7 @@ def _turn(dialect: Dialect, job: JobFacts, place: Place) -> Op[Turn]:
         in_lane=whole(counted[0][2]) if counted else 0,
         first=tuple(str(row[0]) for row in first),
         ahead={lane: n for lane, n in ahead.items() if n},
+        gates=passed,
         tenants={lane.tenant: weights.get(lane.tenant, 1.0) for lane, _ in lanes},
         ran_in_queue=whole(in_queue),
         ran_of_tenant=whole(of_tenant),
@@ -276,6 +282,11 @@ def named(dialect: Dialect, lanes: Sequence[Lane]) -> dict[str, Value]:
 
 
 # -- workers and gates ------------------------------------------------------------------------------------------------
+
+
+def passes(queue: str, tenant: str, task: str) -> tuple[Gate, ...]:
+    """The gates that a lane passes."""
+    return ("queue", queue), ("task", task), ("tenant", tenant), ("minute", tenant), ("day", tenant)
 
 
 def worker_facts() -> Op[tuple[WorkerFacts, ...]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from duly.domain.limits import Gate as GateName
+from duly.domain.limits import Gate
 from duly.domain.records import Lane
 from duly.store import ops_claim
 from duly.store.call import Call, Dialect, Op, Value
@@ -18,6 +18,7 @@ from duly.store.ops_why import (
     gate_of,
     key_facts,
     named,
+    passes,
     whole,
     with_holders,
     worker_facts,
@@ -81,7 +82,7 @@ class Standing(NamedTuple):
     """Everything that holds what waits in some queues."""
 
     now: int
-    gates: dict[GateName, GateFacts]
+    gates: dict[Gate, GateFacts]
     workers: tuple[WorkerFacts, ...]
     lanes: list[LaneFacts]
     counted: int
@@ -130,11 +131,6 @@ def standing(dialect: Dialect, queue: str | None, tenant: str | None) -> Op[Stan
         [LapsedFacts(str(r[0]), whole(r[1]), whole(r[2]), str(r[3])) for r in lapsed],
         rates,
     )
-
-
-def passes(queue: str, tenant: str, task: str) -> tuple[GateName, ...]:
-    """The gates that a lane passes."""
-    return ("queue", queue), ("task", task), ("tenant", tenant), ("minute", tenant), ("day", tenant)
 
 
 def _waiting(dialect: Dialect, queue: str | None, tenant: str | None) -> Op[tuple[list[LaneFacts], int, bool]]:

@@ -82,6 +82,7 @@ _CLASSES = (
     },
 )
 UNTIL_SOMEBODY, UNTIL_A_TIME = 2, 3
+"""The places of these classes."""
 _ORDER = list(Reason)
 
 

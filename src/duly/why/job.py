@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from duly.domain.records import HOLD
@@ -9,7 +10,7 @@ from duly.domain.recurring import RecurringRecord
 from duly.schedule.plan import Ticks
 from duly.store.ops_why import Facts, Place
 from duly.why import advice, key, lane, turn
-from duly.why.answer import Blocker, Reason, Why, at, in_order, iso
+from duly.why.answer import UNTIL_SOMEBODY, Blocker, Reason, Why, at, in_order, iso
 from duly.why.run import ended, error_of, running
 
 LONG_US = 60_000_000
@@ -123,7 +124,7 @@ def _scheduled(facts: Facts, place: Place, recurring: RecurringRecord | None) ->
 def _still(blocker: Blocker, due: int) -> bool:
     """Whether a blocker is there to stay until a job is due."""
     number, _, _ = blocker.rank
-    if number == 2:  # until somebody does something
+    if number == UNTIL_SOMEBODY:
         return True
     return blocker.until is not None and blocker.until.timestamp() * 1e6 >= due - CLOSE_US
 
@@ -191,12 +192,16 @@ def _waiting(facts: Facts, place: Place) -> tuple[Blocker, ...]:
     return in_order(found) or (_nothing_holds(facts, place),)
 
 
-def _open_lanes(facts: Facts) -> Any:
-    """Whether jobs of another lane of the same queue come before: not if nobody knows their task."""
-    known = [worker for worker in facts.workers if worker.alive and lane.takes(worker, facts.job.queue)]
+def _open_lanes(facts: Facts) -> Callable[[str, str], bool]:
+    """Whether jobs of another lane of its queue come before: not if nobody knows them, or they are held back."""
+    job, turn = facts.job, facts.turn
+    here = [worker for worker in lane.live(facts.workers) if lane.takes(worker, job.queue)]
 
     def is_open(tenant: str, task: str) -> bool:
-        return task == facts.job.task or not known or any(lane.knows(worker, task) for worker in known)
+        if (tenant, task) == (job.tenant, job.task):
+            return True
+        known = not here or any(lane.knows(worker, task) for worker in here)
+        return known and not lane.shut(job.queue, tenant, task, turn.gates if turn is not None else (), job.now)
 
     return is_open
 

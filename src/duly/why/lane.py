@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from duly.domain.limits import QUOTAS
 from duly.domain.names import suggest
-from duly.store.ops_why import GateFacts, HolderFacts, WorkerFacts
+from duly.store.ops_why import GateFacts, HolderFacts, WorkerFacts, passes
 from duly.why import advice
 from duly.why.answer import Blocker, Holder, Reason, at
 
@@ -33,12 +33,15 @@ def blockers(
     now: int,
 ) -> list[Blocker]:
     """Everything that keeps a lane from being claimed from at this moment."""
-    mine = {("queue", queue), ("task", task), ("tenant", tenant), *((scope, tenant) for scope in QUOTAS)}
-    found = [
-        blocker for gate in gates if (gate.scope, gate.name) in mine for blocker in at_gate(gate, now, people(workers))
-    ]
-    found += nobody(queue, task, workers)
-    return found
+    mine, by_id = set(passes(queue, tenant, task)), people(workers)
+    found = [each for gate in gates if (gate.scope, gate.name) in mine for each in at_gate(gate, now, by_id)]
+    return found + nobody(queue, task, workers)
+
+
+def shut(queue: str, tenant: str, task: str, gates: Iterable[GateFacts], now: int) -> bool:
+    """Whether one of these gates keeps a lane shut at this moment."""
+    mine = set(passes(queue, tenant, task))
+    return any(True for gate in gates if (gate.scope, gate.name) in mine for _ in at_gate(gate, now, {}))
 
 
 # -- gates ------------------------------------------------------------------------------------------------------------

@@ -10,6 +10,8 @@ from duly.store.ops_why import MOST_COUNTED, JobFacts, Place, Turn
 from duly.why import advice
 from duly.why.answer import Blocker, Reason, at
 
+MOST_NAMED = 5
+
 
 def ahead_of(turn: Turn, is_open: Callable[[str, str], bool]) -> int:
     """How many jobs come before by rank: those of its tenant, in lanes that something can be claimed from."""
@@ -48,10 +50,19 @@ def blocker(job: JobFacts, place: Place, turn: Turn, is_open: Callable[[str, str
         next=advice.boost(job.id),
         details={
             "ahead": ahead,
+            "ahead_by_task": _by_task(turn, is_open),
             "first": [each for each in turn.first if each != job.id],
             **standing(job, place, turn),
         },
     )
+
+
+def _by_task(turn: Turn, is_open: Callable[[str, str], bool]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for (tenant, task), n in turn.ahead.items():
+        if is_open(tenant, task):
+            found[task] = found.get(task, 0) + n
+    return dict(sorted(found.items(), key=lambda item: -item[1])[:MOST_NAMED])
 
 
 def standing(job: JobFacts, place: Place, turn: Turn) -> dict[str, Any]:

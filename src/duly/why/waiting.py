@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from duly.domain.limits import Gate
-from duly.store.ops_why import MOST_COUNTED, GateFacts
-from duly.store.ops_why_queue import LaneFacts, ParkedFacts, ScheduledFacts, Standing, passes
+from duly.store.ops_why import MOST_COUNTED, GateFacts, passes
+from duly.store.ops_why_queue import LaneFacts, ParkedFacts, ScheduledFacts, Standing
 from duly.why import advice, key, lane
 from duly.why.answer import Blocker, Group, Reason, at, in_order
 

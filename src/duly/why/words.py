@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any
 
-from duly.domain.durations import human
-from duly.why.answer import Blocker, Holder, Reason
-
-Moment = Callable[[datetime], str]
-SHOWN = 3
-MOST_ERROR = 300
-
-
-def utc(moment: datetime) -> str:
-    """A time as anybody can read it."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+from duly.why.answer import Blocker, Reason
+from duly.why.phrases import (
+    Moment,
+    at,
+    at_until,
+    because,
+    by,
+    capital,
+    holder,
+    holders,
+    number,
+    since,
+    span,
+    until,
+    utc,
+    what,
+    when,
+    workers,
+)
 
 
 def sentence(blocker: Blocker, moment: Moment = utc) -> str:
@@ -28,67 +36,6 @@ def of_many(blocker: Blocker, moment: Moment = utc) -> str:
     """The same about jobs that wait for one thing together."""
     say = _OF_MANY.get(blocker.reason)
     return sentence(blocker, moment) if say is None else say(blocker, moment)
-
-
-def _span(seconds: float) -> str:
-    return human(timedelta(seconds=round(max(0.0, seconds), 1 if seconds < 10 else None)))
-
-
-def _since(blocker: Blocker, moment: Moment) -> str:
-    return "" if blocker.since is None else f" since {moment(blocker.since)}"
-
-
-def _until(blocker: Blocker, moment: Moment) -> str:
-    return "" if blocker.until is None else f" until {moment(blocker.until)}"
-
-
-def _by(blocker: Blocker) -> str:
-    return f" by {blocker.by}" if blocker.by else ""
-
-
-def _because(blocker: Blocker) -> str:
-    if not blocker.because:
-        return ""
-    text = " ".join(blocker.because.split())
-    return f": {text if len(text) <= MOST_ERROR else text[: MOST_ERROR - 1] + '…'}"
-
-
-def _what(blocker: Blocker) -> str:
-    return f"{blocker.scope} {blocker.name!r}"
-
-
-def _number(n: object, word: str, details: Mapping[str, Any]) -> str:
-    count = int(str(n))
-    text = f"{count:,} {word}" + ("" if count == 1 else "s")
-    return f"{text} or more" if details.get("at_least") else text
-
-
-# -- who holds it -----------------------------------------------------------------------------------------------------
-
-
-def _holders(blocker: Blocker, moment: Moment, total: int) -> str:
-    named = [_holder(each, moment) for each in blocker.holders if each.job_id is not None][:SHOWN]
-    rest = total - len(named)
-    if not named:
-        return f"{rest:,} job{'' if rest == 1 else 's'} of others" if rest else "nobody"
-    return ", ".join(named) + (f" and {rest:,} more" if rest > 0 else "")
-
-
-def _holder(holder: Holder, moment: Moment) -> str:
-    text = f"job {holder.job_id}"
-    if holder.task is not None:
-        text += f" ({holder.task})"
-    if holder.place != "running":
-        return f"{text}, which is {'in its lane' if holder.place == 'waiting' else holder.place}"
-    where = f" on {holder.host} pid {holder.pid}" if holder.host is not None else ""
-    since = "" if holder.since is None else f" since {moment(holder.since)}"
-    return f"{text}{where}{since}"
-
-
-def _workers(workers: Sequence[Mapping[str, Any]]) -> str:
-    shown = [f"{each['host']} pid {each['pid']}" for each in workers[:SHOWN]]
-    rest = len(workers) - len(shown)
-    return ", ".join(shown) + (f" and {rest} more" if rest > 0 else "")
 
 
 # -- a sentence for each reason ---------------------------------------------------------------------------------------
@@ -103,57 +50,57 @@ def _two_places(b: Blocker, m: Moment) -> str:
 
 
 def _disabled(b: Blocker, m: Moment) -> str:
-    return f"It is disabled{_by(b)}{_since(b, m)}{_because(b)}."
+    return f"It is disabled{by(b)}{since(b, m)}{because(b)}."
 
 
 def _arguments(b: Blocker, m: Moment) -> str:
     return (
-        f"Its arguments no longer fit the code of task {b.name!r}, so it is set aside{_since(b, m)}{_because(b)}. "
+        f"Its arguments no longer fit the code of task {b.name!r}, so it is set aside{since(b, m)}{because(b)}. "
         "It goes on by itself when workers start with code that fits."
     )
 
 
 def _expired(b: Blocker, m: Moment) -> str:
     if b.because is not None:
-        return f"It could not start in time and was cancelled{_at(b, m)}."
-    return f"It had to start before {_when(b.since, m)}: whoever takes it now cancels it."
+        return f"It could not start in time and was cancelled{at(b, m)}."
+    return f"It had to start before {when(b.since, m)}: whoever takes it now cancels it."
 
 
 def _not_due(b: Blocker, m: Moment) -> str:
-    return f"It is not due until {_when(b.until, m)}."
+    return f"It is not due until {when(b.until, m)}."
 
 
 def _retry(b: Blocker, m: Moment) -> str:
     if "rule" in b.details:
         failures = b.details["failures"]
         times = "its last run" if failures == 1 else f"its last {failures} runs"
-        told = _because(b).removeprefix(": ") or "no error was kept"
-        return f"It recurs ({b.details['rule']}), but {times} failed: {told}. It runs again at {_when(b.until, m)}."
+        told = because(b).removeprefix(": ") or "no error was kept"
+        return f"It recurs ({b.details['rule']}), but {times} failed: {told}. It runs again at {when(b.until, m)}."
     attempt, most = b.details["attempt"], b.details["max_attempts"]
-    return f"Run {attempt} of {most} failed{_at(b, m)}{_because(b)}. It is tried again at {_when(b.until, m)}."
+    return f"Run {attempt} of {most} failed{at(b, m)}{because(b)}. It is tried again at {when(b.until, m)}."
 
 
 def _snoozed(b: Blocker, m: Moment) -> str:
-    return f"Its handler put it off until {_when(b.until, m)}."
+    return f"Its handler put it off until {when(b.until, m)}."
 
 
 def _recurs(b: Blocker, m: Moment) -> str:
-    return f"It recurs ({b.details['rule']}): its next run is at {_when(b.until, m)}."
+    return f"It recurs ({b.details['rule']}): its next run is at {when(b.until, m)}."
 
 
 def _unique(b: Blocker, m: Moment) -> str:
     if not b.holders:
         return f"It waits for another job with the unique key {b.name!r}, and there is none."
-    return f"It follows the job with the same unique key {b.name!r}: {_holder(b.holders[0], m)}."
+    return f"It follows the job with the same unique key {b.name!r}: {holder(b.holders[0], m)}."
 
 
 def _parked(b: Blocker, m: Moment) -> str:
-    return f"It is set aside{_since(b, m)}{_because(b)}."
+    return f"It is set aside{since(b, m)}{because(b)}."
 
 
 def _paused(b: Blocker, m: Moment) -> str:
-    end = _until(b, m) or " until somebody resumes it"
-    return f"{_capital(_what(b))} is paused{_by(b)}{_since(b, m)}{end}{_because(b)}."
+    end = until(b, m) or " until somebody resumes it"
+    return f"{capital(what(b))} is paused{by(b)}{since(b, m)}{end}{because(b)}."
 
 
 def _no_worker(b: Blocker, m: Moment) -> str:
@@ -170,59 +117,59 @@ def _no_worker_for_queue(b: Blocker, m: Moment) -> str:
 def _unknown_task(b: Blocker, m: Moment) -> str:
     text = f"No live worker of its queue knows task {b.name!r}."
     if b.details.get("workers"):
-        text += f" Workers seen: {_workers(b.details['workers'])}."
+        text += f" Workers seen: {workers(b.details['workers'])}."
     if b.details.get("suggestion"):
         text += f" {b.details['suggestion']}"
     if b.details.get("known_by_workers_of_other_queues"):
         text += (
-            f" {_capital(_workers(b.details['known_by_workers_of_other_queues']))} know it, and take from other queues."
+            f" {capital(workers(b.details['known_by_workers_of_other_queues']))} know it, and take from other queues."
         )
     return text
 
 
 def _blocked(b: Blocker, m: Moment) -> str:
-    return f"{_capital(_what(b))} was asked to wait{_until(b, m)}{_because(b)}. It goes on by itself."
+    return f"{capital(what(b))} was asked to wait{until(b, m)}{because(b)}. It goes on by itself."
 
 
 def _breaker_open(b: Blocker, m: Moment) -> str:
-    return f"The circuit breaker of {_what(b)} is open{_because(b)}. One job is tried{_at_until(b, m)}."
+    return f"The circuit breaker of {what(b)} is open{because(b)}. One job is tried{at_until(b, m)}."
 
 
 def _breaker_probing(b: Blocker, m: Moment) -> str:
-    by = _holders(b, m, len(b.holders))
-    return f"The circuit breaker of {_what(b)} tries one job first ({by}): if that succeeds, the others follow."
+    by = holders(b, m, len(b.holders))
+    return f"The circuit breaker of {what(b)} tries one job first ({by}): if that succeeds, the others follow."
 
 
 def _quota(b: Blocker, m: Moment) -> str:
     quota, per = b.details["quota"], b.details["per"]
-    return f"{_capital(_what(b))} has had its {quota:,} runs of this {per}: it goes on{_at_until(b, m)}."
+    return f"{capital(what(b))} has had its {quota:,} runs of this {per}: it goes on{at_until(b, m)}."
 
 
 def _rate(b: Blocker, m: Moment) -> str:
-    return f"{_capital(_what(b))} may start {b.details['rate']} and has: the next may start{_at_until(b, m)}."
+    return f"{capital(what(b))} may start {b.details['rate']} and has: the next may start{at_until(b, m)}."
 
 
 def _limit_full(b: Blocker, m: Moment) -> str:
     slots, held = b.details["slots"], b.details["held"]
     if not slots:
-        return f"{_capital(_what(b))} may run none at all: its limit is 0."
+        return f"{capital(what(b))} may run none at all: its limit is 0."
     does, ahead = "does" if held == 1 else "do", b.details.get("ahead")
-    text = f"{_capital(_what(b))} may run {slots:,} at once, and {held:,} {does}: held by {_holders(b, m, held)}."
+    text = f"{capital(what(b))} may run {slots:,} at once, and {held:,} {does}: held by {holders(b, m, held)}."
     if not ahead:
         return text
-    return f"{text} {_number(ahead, 'job', {})} with this key come{'s' if ahead == 1 else ''} before."
+    return f"{text} {number(ahead, 'job', {})} with this key come{'s' if ahead == 1 else ''} before."
 
 
 def _suspect(b: Blocker, m: Moment) -> str:
     return (
         f"{b.details['crashes']} of its runs took their worker with them, so it runs alone: a worker takes it when "
-        f"nothing else runs there, at the latest after half a minute{_because(b)}."
+        f"nothing else runs there, at the latest after half a minute{because(b)}."
     )
 
 
 def _workers_busy(b: Blocker, m: Moment) -> str:
     running = ", ".join(f"{n} {task}" for task, n in b.details.get("running", {}).items())
-    where = _workers(b.details["workers"]) if b.details.get("workers") else ""
+    where = workers(b.details["workers"]) if b.details.get("workers") else ""
     doing = f" They run {running}." if running else ""
     return (
         f"All {b.details['slots']:,} slots of the workers that know it are busy"
@@ -235,16 +182,18 @@ def _behind(b: Blocker, m: Moment) -> str:
     details = b.details
     whose = " of its tenant" if details["other_tenants"] else ""
     comes = "comes" if details["ahead"] == 1 else "come"
-    text = f"{_number(details['ahead'], 'job', details)}{whose} in {_what(b)} {comes} first"
-    if details["first"]:
-        text += f" (next: {details['first'][0]})"
+    text = f"{number(details['ahead'], 'job', details)}{whose} in {what(b)} {comes} first"
+    if len(by_task := details.get("ahead_by_task") or {}) > 1:
+        text += f" ({', '.join(f'{n:,} {task}' for task, n in by_task.items())})"
+    more = " or more" if details["at_least"] else ""
+    text += f"; it is number {details['position_in_lane']:,} of {details['in_lane']:,}{more} in its lane"
     if details["other_tenants"]:
         n = details["other_tenants"]
         text += f", and it takes turns with {n:,} other tenant{'' if n == 1 else 's'}"
     if b.until is None:
         return f"{text}. Nothing ended in the last minutes to tell when its turn comes."
     ran, seconds = details["runs_measured"], details["measured_seconds"]
-    return f"{text}. By the last {_span(seconds)} ({ran:,} runs) it starts at about {m(b.until)}."
+    return f"{text}. By the last {span(seconds)} ({ran:,} runs) it starts at about {m(b.until)}."
 
 
 def _starting(b: Blocker, m: Moment) -> str:
@@ -252,7 +201,7 @@ def _starting(b: Blocker, m: Moment) -> str:
 
 
 def _unexplained(b: Blocker, m: Moment) -> str:
-    return f"Nothing that can be seen holds it, and it has waited{_since(b, m)}. Have the installation checked."
+    return f"Nothing that can be seen holds it, and it has waited{since(b, m)}. Have the installation checked."
 
 
 def _running(b: Blocker, m: Moment) -> str:
@@ -261,9 +210,9 @@ def _running(b: Blocker, m: Moment) -> str:
     seen = (
         ""
         if d.get("worker_seen_seconds_ago") is None
-        else f"; its worker was seen {_span(d['worker_seen_seconds_ago'])} ago"
+        else f"; its worker was seen {span(d['worker_seen_seconds_ago'])} ago"
     )
-    return f"It runs{where}{_since(b, m)}{_progress(d)}{seen}{_lease(d)}."
+    return f"It runs{where}{since(b, m)}{_progress(d)}{seen}{_lease(d)}."
 
 
 def _progress(d: Mapping[str, Any]) -> str:
@@ -274,63 +223,47 @@ def _progress(d: Mapping[str, Any]) -> str:
 
 def _lease(d: Mapping[str, Any]) -> str:
     left = d.get("leased_for")
-    return "" if left is None else f", its lease holds for another {_span(left)}"
+    return "" if left is None else f", its lease holds for another {span(left)}"
 
 
 def _cancel_requested(b: Blocker, m: Moment) -> str:
     where = f" on {b.details['host']} pid {b.details['pid']}" if b.details.get("host") else ""
-    return f"It was asked to stop{_at(b, m)}{_because(b)}, and its handler{where} has not ended yet."
+    return f"It was asked to stop{at(b, m)}{because(b)}, and its handler{where} has not ended yet."
 
 
 def _lease_lapsed(b: Blocker, m: Moment) -> str:
     d = b.details
     where = f" (pid {d['pid']} on {d['host']})" if d.get("host") else ""
     gone = "is gone" if not d["worker_alive"] else "does not renew its lease"
-    text = f"It runs{_since(b, m)}, but its worker{where} {gone}."
+    text = f"It runs{since(b, m)}, but its worker{where} {gone}."
     if not d["rescuers"]:
         return f"{text} No other worker is there to take it over."
     left = d.get("leased_for") or 0
-    when = f" when its lease lapses, at {_when(b.until, m)}, if not before" if left > 0 else " within a lease's time"
-    return f"{text} Another worker takes it over{when}."
+    then = f" when its lease lapses, at {when(b.until, m)}, if not before" if left > 0 else " within a lease's time"
+    return f"{text} Another worker takes it over{then}."
 
 
 def _previous_run(b: Blocker, m: Moment) -> str:
     then = "is left out" if b.details["overlap"] == "skip" else "follows when it has ended"
     missed = datetime.fromisoformat(b.details["missed_at"])
-    return f"Its run{_since(b, m)} still goes on: that of {m(missed)} {then} (overlap={b.details['overlap']})."
+    return f"Its run{since(b, m)} still goes on: that of {m(missed)} {then} (overlap={b.details['overlap']})."
 
 
 def _succeeded(b: Blocker, m: Moment) -> str:
-    return f"It succeeded{_at(b, m)}, in run {b.details['attempts']}."
+    return f"It succeeded{at(b, m)}, in run {b.details['attempts']}."
 
 
 def _failed(b: Blocker, m: Moment) -> str:
     ended, runs = b.details.get("ended_because"), f"{b.details['attempts']} of {b.details['max_attempts']} runs"
-    return f"It failed for good{_at(b, m)} after {runs}{f' ({ended})' if ended else ''}{_because(b)}."
+    return f"It failed for good{at(b, m)} after {runs}{f' ({ended})' if ended else ''}{because(b)}."
 
 
 def _poison(b: Blocker, m: Moment) -> str:
-    return f"It failed for good{_at(b, m)}: {b.details['ended_because']}."
+    return f"It failed for good{at(b, m)}: {b.details['ended_because']}."
 
 
 def _cancelled(b: Blocker, m: Moment) -> str:
-    return f"It was cancelled{_at(b, m)}{_because(b)}."
-
-
-def _at(b: Blocker, m: Moment) -> str:
-    return "" if b.since is None else f" at {m(b.since)}"
-
-
-def _at_until(b: Blocker, m: Moment) -> str:
-    return "" if b.until is None else f" at {m(b.until)}"
-
-
-def _when(at: datetime | None, m: Moment) -> str:
-    return "an unknown time" if at is None else m(at)
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    return f"It was cancelled{at(b, m)}{because(b)}."
 
 
 _WORDS: dict[Reason, Callable[[Blocker, Moment], str]] = {
@@ -376,17 +309,17 @@ _WORDS: dict[Reason, Callable[[Blocker, Moment], str]] = {
 
 def _many_starting(b: Blocker, m: Moment) -> str:
     ran, seconds = b.details.get("runs_measured"), b.details.get("measured_seconds")
-    did = f" {ran:,} runs ended in the last {_span(seconds)}." if ran and seconds else ""
+    did = f" {ran:,} runs ended in the last {span(seconds)}." if ran and seconds else ""
     return f"Nothing holds them: workers take them in turn.{did}"
 
 
 _OF_MANY: dict[Reason, Callable[[Blocker, Moment], str]] = {
-    Reason.NOT_DUE: lambda b, m: f"They are not due yet, the first at {_when(b.until, m)}.",
-    Reason.RETRY: lambda b, m: f"They failed and are tried again, the first at {_when(b.until, m)}.",
-    Reason.RECURS: lambda b, m: f"They recur, the next at {_when(b.until, m)}.",
-    Reason.ARGUMENTS: lambda b, m: f"Their arguments no longer fit the code of task {b.name!r}{_because(b)}.",
+    Reason.NOT_DUE: lambda b, m: f"They are not due yet, the first at {when(b.until, m)}.",
+    Reason.RETRY: lambda b, m: f"They failed and are tried again, the first at {when(b.until, m)}.",
+    Reason.RECURS: lambda b, m: f"They recur, the next at {when(b.until, m)}.",
+    Reason.ARGUMENTS: lambda b, m: f"Their arguments no longer fit the code of task {b.name!r}{because(b)}.",
     Reason.UNIQUE: lambda b, m: "Each follows another job with the same unique key.",
-    Reason.PARKED: lambda b, m: f"They are set aside{_because(b)}.",
+    Reason.PARKED: lambda b, m: f"They are set aside{because(b)}.",
     Reason.SUSPECT: lambda b, m: "Their runs took workers with them, so each runs alone.",
     Reason.STARTING: _many_starting,
     Reason.LEASE_LAPSED: lambda b, m: (

@@ -37,6 +37,15 @@ FROM duly.gates
 WHERE (scope = 'queue' AND name = :queue::text) OR (scope = 'task' AND name = :task::text) OR (scope = 'keys' AND name = :key_group::text)
    OR (scope IN ('tenant', 'minute', 'day') AND name = :tenant::text)
 
+-- name: why_gates_of [postgres] The gates of the tasks and tenants of some lanes.
+@why_gate_columns
+WHERE (scope = 'task' AND name = ANY (:tasks::text[])) OR (scope IN ('tenant', 'minute', 'day') AND name = ANY (:tenants::text[]))
+
+-- name: why_gates_of [sqlite] The gates of the tasks and tenants of some lanes.
+@why_gate_columns
+WHERE (scope = 'task' AND name IN (SELECT json_extract(value, '$[1]') FROM json_each(:lanes)))
+   OR (scope IN ('tenant', 'minute', 'day') AND name IN (SELECT json_extract(value, '$[0]') FROM json_each(:lanes)))
+
 -- name: why_all_gates Every gate that can hold something.
 @why_gate_columns
 WHERE slots IS NOT NULL OR rate_n IS NOT NULL OR blocked_until IS NOT NULL OR paused_at IS NOT NULL OR breaker IS NOT NULL
