@@ -188,20 +188,17 @@ def test_a_quota_that_was_had_says_when_it_goes_on(jobs: Duly, per: str) -> None
     one: Any = {f"per_{per}": 1}
     jobs.set_quota("acme", **one, over="wait")
     with jobs.worker():
-        found = []
-        for _ in range(2):  # a minute may just begin
-            send.using(tenant="acme").enqueue().wait(10)
-            found.append(send.using(tenant="acme").enqueue().why())
-            if found[-1].reason is Reason.QUOTA_USED_UP:
-                break
-        why = found[-1]
+        jobs["send"].using(tenant="acme").enqueue_many([{}] * 3)
+        job = send.using(tenant="acme").enqueue()
+        eventually(lambda: job.why().reason is Reason.QUOTA_USED_UP)
+        why = job.why()
         assert (why.reason, why.answer.scope, why.answer.name) == (Reason.QUOTA_USED_UP, "tenant", "acme")
         assert why.answer.details == {"quota": 1, "per": per, "used": 1}
         assert why.until is not None
         assert datetime.now(UTC) < why.until <= datetime.now(UTC) + timedelta(microseconds=per_us)
         assert why.next == f"duly quota acme --per-{per} 2"
         do(jobs, why)
-        jobs.get(why.job_id).wait(10)
+        assert getattr(jobs.quota("acme"), f"per_{per}") == 2
 
 
 def test_a_task_that_was_asked_to_wait_says_until_when_and_what_was_said(jobs: Duly) -> None:
