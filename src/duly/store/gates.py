@@ -150,6 +150,12 @@ class Gates:
         moved = self._database.write(lambda: ops_keys.arrive(dialect, n))
         return moved + self._database.write(lambda: ops_keys.reopen(dialect))
 
+    def sweep(self, after: str) -> str:
+        """See whether the next keys that jobs wait for have room. Returns where to go on, '' for the first."""
+        if not self._database.read(lambda: _rows(Call("any_parked_by_key"))):
+            return ""
+        return self._database.write(lambda: ops_keys.sweep(self._database.dialect, after))
+
     def set_key_limit(self, key: str, says: Says, *, actor: Actor | None = None) -> None:
         """State what holds for one key, whatever its group says; nothing: its group's word holds again."""
         self._database.write(lambda: ops_keys.set_limit(self._database.dialect, key, says, actor=actor))

@@ -138,6 +138,19 @@ def reopen(dialect: Dialect, n: int = PAGE) -> Op[Lanes]:
     return moved
 
 
+def sweep(dialect: Dialect, after: str, n: int = PAGE) -> Op[str]:
+    """See whether the next keys that jobs wait for have room. Returns where to go on.
+
+    What ends or leaves lets the next in; this is for what none of them could: a job that a caller held at that moment.
+    """
+    rows = yield Call("waiting_keys", {"after": after, "before": "\U0010ffff", "n": n})
+    keys = [str(row[0]) for row in rows]
+    if keys:
+        yield from lock(dialect, keys)
+        yield from admit(dialect, keys)
+    return keys[-1] if len(keys) == n else ""
+
+
 def prune(dialect: Dialect, n: int = PAGE) -> Op[int]:
     """Forget keys that say nothing any more."""
     keys = sorted(str(row[0]) for row in (yield Call("old_keys", {"n": n, "old_us": OLD_US})))

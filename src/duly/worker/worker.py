@@ -121,6 +121,8 @@ class Worker:
         self._refresh_peers = True
         self._out_of_touch = False
         self._known_changed = False
+        self._swept = ""
+        """How far the keys that jobs wait for have been looked at."""
         self._hurry = False
         """Whether it was told to stop a second time."""
         self._waker: Waker | None = None
@@ -493,6 +495,7 @@ class Worker:
         if now >= self._next_prune:
             self._next_prune = now + self.settings.maintenance_interval
             prune_some(self._store, self.settings.retention)
+            self._swept = self._store.gates.sweep(self._swept)
         return PEERS_EVERY
 
     def _see(self, now: float) -> None:

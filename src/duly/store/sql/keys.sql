@@ -57,6 +57,9 @@ SELECT id, mark FROM duly.parked WHERE reason = 'arrived' ORDER BY task, parked_
 -- name: arrived [sqlite] Jobs with keys that have just come, first come first.
 SELECT id, mark FROM duly.parked WHERE reason = 'arrived' ORDER BY task, parked_at LIMIT :n
 
+-- name: any_parked_by_key Whether any job waits for its key.
+SELECT 1 WHERE EXISTS (SELECT 1 FROM duly.parked WHERE rank IS NOT NULL)
+
 -- name: any_arrived Whether a job with a key has just come, or a key opens.
 SELECT 1 WHERE EXISTS (SELECT 1 FROM duly.parked WHERE reason = 'arrived')
     OR EXISTS (SELECT 1 FROM duly.keys WHERE opens_at <= :now)

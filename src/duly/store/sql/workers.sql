@@ -6,11 +6,13 @@ VALUES (:id::uuid, :host::text, :boot_id::text, :pid_namespace::text, :pid::bigi
         :clock_ahead_us::bigint, :clock_doubt_us::bigint, :capacity::text)
 ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, tasks = excluded.tasks, slots = excluded.slots, capacity = excluded.capacity
 
--- name: see_worker A worker is alive; says how long until the next scheduled job is due and the next lease could lapse.
+-- name: see_worker A worker is alive; says how long until the next job is due or gate opens, and the next lease could lapse.
 UPDATE duly.workers SET seen_at = :now, state = :state::text,
     clock_ahead_us = COALESCE(:clock_ahead_us::bigint, clock_ahead_us), clock_doubt_us = COALESCE(:clock_doubt_us::bigint, clock_doubt_us)
 WHERE id = :id::uuid
-RETURNING :now, (SELECT min(run_at) - :now FROM duly.scheduled), (SELECT min(leased_until) - :lease_now FROM duly.running WHERE worker_id <> :id::uuid)
+RETURNING :now,
+@soonest
+- :now, (SELECT min(leased_until) - :lease_now FROM duly.running WHERE worker_id <> :id::uuid)
 
 -- name: set_idle A worker goes to sleep or is busy, so enqueuers know whether to wake it.
 UPDATE duly.workers SET idle = :idle::boolean WHERE id = :id::uuid
