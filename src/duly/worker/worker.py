@@ -208,7 +208,7 @@ class Worker:
         for task in self._registry:
             while self._store.release_parked(task.name, task.signature.fingerprint):
                 pass
-        self._store.gates.declare(self._registry.limits())
+        self._store.gates.declare(self._registry.limits(), self._registry.key_groups())
         declare(self._store, self._registry)
         self._registry.watchers.append(self._learn)
         for runner in self._runners.values():

@@ -47,7 +47,7 @@ DELETE FROM duly.scheduled WHERE id IN (SELECT value FROM json_each(:ids))
 LEAST((SELECT min(run_at) FROM duly.scheduled), (SELECT min(paused_until) FROM duly.gates WHERE paused_at IS NOT NULL),
       (SELECT min(blocked_until) FROM duly.gates WHERE blocked_until IS NOT NULL),
       (SELECT min(opens_at) FROM duly.keys WHERE opens_at IS NOT NULL),
-      (SELECT 0 FROM duly.parked WHERE reason = 'arrived' LIMIT 1))
+      (SELECT 0 FROM duly.parked WHERE reason = 'arrived' LIMIT 1), (SELECT 0 FROM duly.admitted WHERE look LIMIT 1))
 
 -- part: soonest [sqlite] When the next scheduled job is due, a gate opens, or a key; long ago if a job with a key has just come.
 (SELECT min(at) FROM (
@@ -55,7 +55,8 @@ LEAST((SELECT min(run_at) FROM duly.scheduled), (SELECT min(paused_until) FROM d
     UNION ALL SELECT min(paused_until) FROM duly.gates WHERE paused_at IS NOT NULL
     UNION ALL SELECT min(blocked_until) FROM duly.gates WHERE blocked_until IS NOT NULL
     UNION ALL SELECT min(opens_at) FROM duly.keys WHERE opens_at IS NOT NULL
-    UNION ALL SELECT * FROM (SELECT 0 FROM duly.parked WHERE reason = 'arrived' LIMIT 1)))
+    UNION ALL SELECT * FROM (SELECT 0 FROM duly.parked WHERE reason = 'arrived' LIMIT 1)
+    UNION ALL SELECT * FROM (SELECT 0 FROM duly.admitted WHERE look LIMIT 1)))
 
 -- name: next_due How long until there is something to do for who promotes.
 SELECT
