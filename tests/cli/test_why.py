@@ -43,8 +43,9 @@ def test_why_of_all_that_waits_groups_it_by_queue_and_reason(project: Project, j
     project.ok("enqueue", "app.py", "send", "to=bob", "--delay", "1h")
     project.ok("pause", "--task", "send", "--by", "ann")
     said = project.ok("why").out
-    assert said == project.ok("why", "--queue").out
     lines = said.splitlines()
+    again = project.ok("why", "--queue").out.splitlines()  # times may have moved on by a second
+    assert [line for line in again if ":" not in line] == [line for line in lines if ":" not in line]
     assert lines[0] == "default"
     assert lines[1] == "  no_worker  3 jobs (add)"
     assert "mail" in lines
