@@ -9,6 +9,7 @@ import click
 
 from duly.__about__ import __version__
 from duly.cli import (
+    alerts,
     audit,
     dev,
     doctor,
@@ -22,6 +23,7 @@ from duly.cli import (
     schedules,
     stats,
     tick,
+    top,
     usage,
     why,
     worker,
@@ -36,6 +38,7 @@ _HELP = """A job queue in the database you already have.
     duly worker app:jobs              worker for production
     duly enqueue app.py add x=1 y=2   store a job
     duly stats, duly jobs list        look
+    duly top, duly alerts             watch
     duly schedules list               what recurs
     duly pause --queue mail           nothing of it starts, until duly resume
     duly limits list, duly quota acme how much may run, start and wait
@@ -63,6 +66,8 @@ for _command in (
     workers.workers,
     stats.stats,
     why.why,
+    top.top,
+    alerts.alerts,
     doctor.doctor,
     usage.usage,
     audit.audit,

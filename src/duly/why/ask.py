@@ -9,6 +9,7 @@ from duly.store import ops_why, ops_why_queue
 from duly.store.ops_why import WorkerFacts
 from duly.why import hide, job, waiting
 from duly.why.answer import Group, Why
+from duly.worker.identity import is_alive
 
 if TYPE_CHECKING:
     from duly.app import Duly
@@ -32,7 +33,7 @@ def why(app: Duly, job_id: str, *, tenant: str | None = None) -> Why | None:
     recurring: RecurringRecord | None = None
     if not facts.places or any(place.hold in RECURRING for place in facts.places):
         recurring = store.database.read(lambda: store.recurring.get(job_id))
-    facts = facts._replace(workers=_alive(app, facts.workers))
+    facts = facts._replace(workers=_alive(facts.workers))
     if tenant is None:
         return job.judge(facts, recurring)
     return hide.answer(job.judge(hide.from_tenant(facts, tenant), recurring))
@@ -42,7 +43,7 @@ def why_waiting(app: Duly, *, queue: str | None = None, tenant: str | None = Non
     """What holds all that waits in a queue, or in all; of one tenant, or of all."""
     store = app.store
     standing = store.database.read(lambda: ops_why_queue.standing(store.dialect, queue, tenant))
-    standing = standing._replace(workers=_alive(app, standing.workers))
+    standing = standing._replace(workers=_alive(standing.workers))
     if tenant is None:
         return waiting.judge(standing)
     standing = standing._replace(
@@ -52,6 +53,6 @@ def why_waiting(app: Duly, *, queue: str | None = None, tenant: str | None = Non
     return [hide.group(group) for group in waiting.judge(standing)]
 
 
-def _alive(app: Duly, workers: tuple[WorkerFacts, ...]) -> tuple[WorkerFacts, ...]:
+def _alive(workers: tuple[WorkerFacts, ...]) -> tuple[WorkerFacts, ...]:
     """Tell which workers live, as far as can be seen from here."""
-    return tuple(worker._replace(alive=app.is_alive(worker.record)) for worker in workers)
+    return tuple(worker._replace(alive=is_alive(worker.record)) for worker in workers)
