@@ -341,6 +341,7 @@ def test_a_worker_that_stops_takes_no_more(jobs: Duly, gate: Gate) -> None:
     stopping = threading.Thread(target=worker.stop)
     stopping.start()
     try:
+        eventually(lambda: not any(thread.name == "duly-claimer" for thread in threading.enumerate()))
         job = nap.enqueue()
         jobs.store.see_worker(worker.id, "draining")  # as it does itself every few seconds
         why = job.why()
