@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -199,7 +199,7 @@ class Admin:
         actor = current_actor()
         answers = self._each(job_ids, lambda job_id: ops_jobs.retry(self.store.dialect, job_id, actor=actor))
         self.store.poke(Hint("look"))
-        return _bulk({job_id: answer for job_id, (answer, _) in answers.items()}, ("queued",))
+        return told_of_many({job_id: answer for job_id, (answer, _) in answers.items()}, ("queued",))
 
     def cancel_many(self, job_ids: Iterable[str], reason: str = "cancelled") -> Bulk:
         """Cancel many jobs, as `cancel` does each: those that run are asked to stop."""
@@ -208,13 +208,13 @@ class Admin:
         for job_id, (answer, _) in answers.items():
             if answer == "asked":
                 self.store.poke(Hint("cancel", job_id=job_id))
-        return _bulk({job_id: answer for job_id, (answer, _) in answers.items()}, ("cancelled", "asked"))
+        return told_of_many({job_id: answer for job_id, (answer, _) in answers.items()}, ("cancelled", "asked"))
 
     def delete_many(self, job_ids: Iterable[str]) -> Bulk:
         """Forget many jobs, as `delete` does each."""
         actor = current_actor()
         answers = self._each(job_ids, lambda job_id: ops_jobs.delete(self.store.dialect, job_id, actor=actor))
-        return _bulk(answers, ("deleted",))
+        return told_of_many(answers, ("deleted",))
 
     def _each(self, job_ids: Iterable[str], do: Callable[[str], Op[R]]) -> dict[str, R]:
         """Do something to each of many jobs, a batch in a transaction."""
@@ -388,8 +388,10 @@ _REFUSALS = {
 }
 
 
-def _bulk(answers: dict[str, str], accepted: tuple[str, ...]) -> Bulk:
+def told_of_many(answers: dict[str, str], accepted: tuple[str, ...], words: Mapping[str, str] = _REFUSALS) -> Bulk:
+    """Tell what became of many jobs by what the store answered about each."""
+    why = _REFUSALS | dict(words)
     return Bulk(
         [job_id for job_id, answer in answers.items() if answer in accepted],
-        [(job_id, _REFUSALS.get(answer, answer)) for job_id, answer in answers.items() if answer not in accepted],
+        [(job_id, why.get(answer, answer)) for job_id, answer in answers.items() if answer not in accepted],
     )

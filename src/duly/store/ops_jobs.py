@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 from duly.domain.audit import Actor
 from duly.domain.ids import is_job_id
 from duly.domain.rank import DEFAULT_HORIZON_US
-from duly.domain.records import HOLD, Counts, Filter, JobRecord, RunRecord
+from duly.domain.records import HOLD, Counts, JobRecord, RunRecord
 from duly.domain.states import State
 from duly.store import ops_audit
 from duly.store.call import Call, Dialect, Op, Row, Value
@@ -232,38 +230,3 @@ def release_parked(dialect: Dialect, task: str, fingerprint: str, n: int) -> Op[
         if taken is not None:
             yield from requeue(taken)
     return len(rows)
-
-
-_LISTS = {State.SCHEDULED: "list_scheduled", State.RUNNING: "list_running", State.DISABLED: "list_disabled"}
-
-
-def find(dialect: Dialect, wanted: Filter) -> Op[list[JobRecord]]:
-    """List jobs, newest first (finished ones by when they finished)."""
-    ids = yield from _page(wanted)
-    if not ids:
-        return []
-    rows = yield Call("jobs_of", {"ids": ids if dialect is Dialect.POSTGRES else json.dumps(ids)})
-    found = {record.id: record for record in map(job_record, rows)}  # one may have moved on since its page was found
-    return [found[each] for each in ids if each in found and wanted.state in (None, found[each].state)]
-
-
-def _page(wanted: Filter) -> Op[list[str]]:
-    """Which jobs are on a page of a list."""
-    params: dict[str, Value] = {
-        "state": wanted.state,
-        "task": wanted.task,
-        "queue": wanted.queue,
-        "tenant": wanted.tenant,
-        "tag": None if wanted.tag is None else json.dumps(wanted.tag, ensure_ascii=False),
-        "text": wanted.text,
-        "before_id": wanted.before_id,
-        "limit": wanted.limit,
-        "offset": wanted.offset,
-    }
-    if wanted.state is not State.QUEUED:
-        name = "list_jobs" if wanted.state is None else _LISTS.get(wanted.state, "list_ended")
-        return [str(row[0]) for row in (yield Call(name, params))]
-    page = params | {"limit": wanted.limit + wanted.offset, "offset": 0}
-    found = [*(yield Call("list_waiting", page)), *(yield Call("list_parked", page))]
-    newest = sorted((str(row[0]) for row in found), reverse=True)
-    return newest[wanted.offset : wanted.offset + wanted.limit]

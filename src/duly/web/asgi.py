@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,13 +14,12 @@ from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 
 from duly.app import Duly
-from duly.web import login, pages
 from duly.web.auth import Auth, Credential, Keeper, Links
 from duly.web.desk import Desk, Threads
 from duly.web.guard import CREDENTIAL, Guard
 from duly.web.handlers import HANDLERS
 from duly.web.options import LOOPBACK, MIB, Options
-from duly.web.principal import Principal
+from duly.web.passwords import read_users
 from duly.web.rates import Rates
 from duly.web.redact import Redaction
 
@@ -36,9 +34,9 @@ class Web:
         self.jobs = jobs
         self.options = options
         self.redaction = Redaction(options.redact)
+        self.users = read_users(options.users)
         self.keeper = Keeper(self)
         self.links = Links()
-        self.sessions: dict[str, Principal] = {}
         self.rates = Rates(options.rate, options.burst)
         self.threads = Threads()
 
@@ -71,10 +69,11 @@ def create_app(
     jobs: Duly,
     *,
     auth: Auth | None = None,
-    hosts: Iterable[str] = LOOPBACK,
+    hosts: Iterable[str] | None = None,
     read_only: bool = False,
     token: str | None = None,
-    users: Mapping[str, str] | None = None,
+    users: Iterable[str] | None = None,
+    redact: Iterable[str] | None = None,
     max_body: int = MIB,
     rate: float = 50.0,
     burst: int = 200,
@@ -82,20 +81,28 @@ def create_app(
     """Make the API and the dashboard of a `Duly`, to run by itself or to mount in any ASGI application.
 
     Nobody is let in but who has a token (`$DULY_TOKEN`, or made by `duly tokens create`), a name in `users`, or whom
-    `auth(request)` returns a `Principal` for. `hosts`: the names under which it answers.
+    `auth(request)` returns a `Principal` for. `hosts`: the names under which it answers, beside those of this machine.
+    What is not given is taken from the settings: `token`, `web_users`, `web_hosts`, `redact`. `rate` and `burst`: how
+    many requests each principal may make a second for long, and at once.
     """
+    settings = jobs.settings
     options = Options(
         auth=auth,
-        hosts=tuple(hosts),
+        hosts=(*LOOPBACK, *(settings.web_hosts if hosts is None else hosts)),
         read_only=read_only,
-        token=token or os.environ.get("DULY_TOKEN") or None,
-        users=dict(users or {}),
+        token=token or settings.token,
+        users=tuple(settings.web_users if users is None else users),
+        redact=tuple(settings.redact if redact is None else redact),
         max_body=max_body,
         rate=rate,
         burst=burst,
     )
+    from duly.web import login, pages  # they ask this module who sends a request
+    from duly.web.api import endpoint
+
     web = Web(jobs, options)
-    routes = [*login.routes(), *pages.routes(web), Mount("/static", StaticFiles(directory=STATIC), name="static")]
+    static = Mount("/static", StaticFiles(directory=STATIC), name="static")
+    routes = [*login.routes(), *endpoint.routes(), static, *pages.routes(web)]
     app = Starlette(routes=routes, middleware=[Middleware(Guard, web=web)], exception_handlers=HANDLERS)
     app.router.redirect_slashes = False
     app.state.web = web

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -22,9 +21,10 @@ class Options:
     read_only: bool = False
     token: str | None = field(default=None, repr=False)
     """A bearer token that may do everything: `$DULY_TOKEN`."""
-    users: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Who may log in by password: names, and the hashes of their passwords (`duly tokens hash-password`)."""
+    users: tuple[str, ...] = field(default=(), repr=False)
+    """Who may sign in by password: `NAME:SCOPES[@TENANT]:HASH`."""
     redact: tuple[str, ...] = ()
+    """The names of fields whose values are never shown."""
     max_body: int = MIB
     rate: float = 50.0
     """How many requests a second each principal may make for long."""

@@ -74,14 +74,13 @@ class Redaction:
             return [self.restored(a, b) for a, b in zip(new, old, strict=True)]
         return new
 
-    def json_text(self, text: str) -> str:
-        """A JSON text with hidden fields masked; a text that is no JSON as any text."""
+    def shows(self, text: str, args: str) -> bool:
+        """Whether a text that stands in arguments also stands in what is shown of them."""
         if not self._names:
-            return text
-        try:
-            return json.dumps(self.value(json.loads(text)), ensure_ascii=False)
-        except ValueError:
-            return self.text(text) or ""
+            return True
+        hidden = self.value(json.loads(args))
+        shown = (json.dumps(hidden, ensure_ascii=False, separators=each) for each in ((",", ":"), (", ", ": ")))
+        return any(text in each for each in shown)
 
 
 def _folded(name: str) -> str:

@@ -22,7 +22,7 @@ def login_page(request: Request, web: Web, *, next_path: str, problem: str = "",
     """The page that asks for a token, or a name and a password. Its form posts `name`, `password`, `token`, `next`."""
     from duly.web.guard import prefix_of
 
-    names = '<p><label>Name <input name="name" autocomplete="username"></label></p>' if web.options.users else ""
+    names = '<p><label>Name <input name="name" autocomplete="username"></label></p>' if web.users else ""
     word = "Password or token" if names else "Token"
     said = f'<p role="alert">{escape(problem)}</p>' if problem else ""
     return HTMLResponse(
