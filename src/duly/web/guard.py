@@ -138,7 +138,8 @@ def path_of(request: Request) -> str:
     """The path below our mount."""
     path = str(request.scope["path"])
     prefix = prefix_of(request)
-    return path[len(prefix) :] or "/" if prefix and path.startswith(prefix) else path
+    below = path == prefix or path.startswith(f"{prefix}/")
+    return (path[len(prefix) :] or "/") if prefix and below else path
 
 
 def _without_port(host: str) -> str:
