@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -138,19 +138,19 @@ class JobVerbs:
     def retry_many(self, job_ids: Iterable[str]) -> Bulk:
         """Run many jobs again now, as `retry` does each."""
         actor = current_actor()
-        answers = _in_batches(job_ids, lambda batch: self.store.retry_many(batch, actor=actor))
-        return _bulk({job_id: answer for job_id, (answer, _) in answers.items()}, ("queued",))
+        answers = in_batches(job_ids, lambda batch: self.store.retry_many(batch, actor=actor))
+        return told_of_many({job_id: answer for job_id, (answer, _) in answers.items()}, ("queued",))
 
     def cancel_many(self, job_ids: Iterable[str], reason: str = "cancelled") -> Bulk:
         """Cancel many jobs, as `cancel` does each: those that run are asked to stop."""
         reason, actor = clean_text(reason, MOST_REASON), current_actor()
-        answers = _in_batches(job_ids, lambda batch: self.store.cancel_many(batch, reason, actor=actor))
-        return _bulk({job_id: answer for job_id, (answer, _) in answers.items()}, ("cancelled", "asked"))
+        answers = in_batches(job_ids, lambda batch: self.store.cancel_many(batch, reason, actor=actor))
+        return told_of_many({job_id: answer for job_id, (answer, _) in answers.items()}, ("cancelled", "asked"))
 
     def delete_many(self, job_ids: Iterable[str]) -> Bulk:
         """Forget many jobs, as `delete` does each."""
         actor = current_actor()
-        return _bulk(_in_batches(job_ids, lambda batch: self.store.delete_many(batch, actor=actor)), ("deleted",))
+        return told_of_many(in_batches(job_ids, lambda batch: self.store.delete_many(batch, actor=actor)), ("deleted",))
 
     def set_state(self, job_id: str, state: State | str) -> None:
         """Set a job's state by hand: queued runs it again; succeeded, failed or cancelled ends one that waits."""
@@ -209,7 +209,7 @@ def unknown_job(job_id: str) -> JobNotFound:
     return JobNotFound(f"there is no job {job_id}: it was deleted or pruned, or the id is wrong")
 
 
-def _in_batches(job_ids: Iterable[str], do: Callable[[list[str]], dict[str, R]]) -> dict[str, R]:
+def in_batches(job_ids: Iterable[str], do: Callable[[list[str]], dict[str, R]]) -> dict[str, R]:
     """Do something to each of many jobs, a batch in a transaction."""
     ids = [checked_id(job_id) for job_id in job_ids]
     answers: dict[str, R] = {}
@@ -227,8 +227,10 @@ _REFUSALS = {
 }
 
 
-def _bulk(answers: dict[str, str], accepted: tuple[str, ...]) -> Bulk:
+def told_of_many(answers: dict[str, str], accepted: tuple[str, ...], words: Mapping[str, str] = _REFUSALS) -> Bulk:
+    """Tell what became of many jobs by what the store answered about each."""
+    why = _REFUSALS | dict(words)
     return Bulk(
         [job_id for job_id, answer in answers.items() if answer in accepted],
-        [(job_id, _REFUSALS.get(answer, answer)) for job_id, answer in answers.items() if answer not in accepted],
+        [(job_id, why.get(answer, answer)) for job_id, answer in answers.items() if answer not in accepted],
     )

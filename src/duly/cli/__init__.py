@@ -26,8 +26,10 @@ from duly.cli import (
     stats,
     tenants,
     tick,
+    tokens,
     top,
     usage,
+    web,
     why,
     worker,
     workers,
@@ -39,6 +41,7 @@ _HELP = """A job queue in the database you already have.
 \b
     duly dev app.py                   worker that reloads, for development
     duly worker app:jobs              worker for production
+    duly web app.py                   the dashboard and the HTTP API
     duly enqueue app.py add x=1 y=2   store a job
     duly stats, duly jobs list        look
     duly top, duly alerts             watch
@@ -57,6 +60,7 @@ click.version_option(__version__, prog_name="duly")(main)
 for _command in (
     dev.dev,
     worker.worker,
+    web.web,
     enqueue.enqueue,
     jobs.jobs,
     runs.runs,
@@ -80,6 +84,7 @@ for _command in (
     migrate.migrate,
     roles.roles,
     prune.prune,
+    tokens.tokens,
 ):
     main.add_command(_command)
 

@@ -259,9 +259,34 @@ class Filter:
     tenant: str | None = None
     tag: str | None = None
     text: str | None = None
+    since_us: int | None = None
+    """Only jobs made since; where the state is one in which jobs end, those that ended since."""
+    until_us: int | None = None
+    before_at: int | None = None
+    """With `before_id`: where the page before ended, in a list of jobs that have ended."""
     before_id: str | None = None
     limit: int = 100
     offset: int = 0
+    look: int | None = None
+    """At how many jobs to look at most; None: at all of them."""
+
+
+class Cursor(NamedTuple):
+    """Where a page of a list ended: when the last job on it ended, if it is a list of such, and its id."""
+
+    at: int | None
+    id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """A page of a list."""
+
+    jobs: list[JobRecord]
+    following: Cursor | None
+    """Where the next page begins; None at the end."""
+    looked: int | None
+    """At how many jobs it looked before it gave up; None: the page is full, or there are no more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
