@@ -191,7 +191,7 @@ def test_the_counts_of_a_limit_read_only_what_runs_under_it(big: str) -> None:
 STATEMENTS = (
     *("key_now", "drop_admitted", "looked_at_key", "parked_by_key", "spare", "evict_park", "evict_note", "admit_lanes"),
     *("admit_waiting", "admit_note", "admit_leave", "meter_key", "arrived", "any_arrived", "settle_in", "opening_keys"),
-    *("keys_to_look_at", "look_at_key_of", "limit_keys_of", "busy_keys", "waiting_keys", "gate_now", "spend_keys"),
+    *("keys_to_look_at", "look_at_key_of", "limit_keys_of", "busy_keys", "waiting_keys", "spend_keys"),
     *("next_due", "open_lanes", "spend_rate", "insert_arrived", "requeue_keyed", "rerank_parked", "breaker_of"),
 )
 

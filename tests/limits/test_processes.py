@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections import Counter, defaultdict
 from contextlib import ExitStack
@@ -56,7 +55,9 @@ def work_and_kill(jobs: Duly, url: str, ledger: Ledger, *, n: int, keys: int, ki
         for _ in range(kills):
             ended = ledger.count("end")
             eventually(lambda ended=ended: ledger.count("end") > ended + n // (kills + 2) // 2, 30)  # type: ignore[misc]
-            doomed = processes.pop(random.randrange(len(processes)))
+            busy = ledger.entries("start")[-1].pid
+            doomed = next((each for each in processes if each.pid == busy), processes[0])
+            processes.remove(doomed)
             doomed.kill()
             killed[doomed.pid] = time.monotonic()
             processes.append(start())

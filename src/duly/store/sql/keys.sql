@@ -6,6 +6,9 @@
 SELECT count(pg_advisory_xact_lock(1685416057, b.bucket))
 FROM (SELECT DISTINCT hashtext(key) & 1023 AS bucket FROM unnest(:keys::text[]) AS k(key) ORDER BY bucket) b
 
+-- name: hold_key_rows [postgres] Hold the rows of some keys in the order in which claims hold them, before they are changed one by one.
+SELECT name FROM duly.keys WHERE name = ANY (:keys::text[]) ORDER BY name FOR UPDATE
+
 -- name: admit [postgres] Have the first jobs of these keys stand in their lanes, as many as each has room for; says into which lanes some came.
 -- Of those that have not started, the ones that are not among the first go back; so do all where a key is closed.
 WITH k AS MATERIALIZED (
