@@ -19,6 +19,7 @@ from duly.web.desk import Desk, Threads
 from duly.web.guard import CREDENTIAL, Guard
 from duly.web.handlers import HANDLERS
 from duly.web.options import LOOPBACK, MIB, Options
+from duly.web.pages.live import Hub
 from duly.web.passwords import read_users
 from duly.web.rates import Rates
 from duly.web.redact import Redaction
@@ -39,6 +40,7 @@ class Web:
         self.links = Links()
         self.rates = Rates(options.rate, options.burst)
         self.threads = Threads()
+        self.hub = Hub(self)
 
     def now(self) -> float:
         """Seconds, for what happens within this process."""
