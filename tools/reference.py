@@ -44,8 +44,8 @@ SETTINGS = {
     "synchronous": "SQLite: `full` survives a power cut, `normal` may lose the last commits in one.",
     "include": "Modules that declare more tasks, loaded by the worker.",
     "allow_network_disk": "SQLite: accept a network disk; safe only if a single host ever opens the file.",
-    "redact": "The names of fields whose values the HTTP API and the dashboard never show, in arguments, results, errors "
-    "and logs. Case, `_`, `-` and `.` make no difference.",
+    "redact": "The names of fields whose values the HTTP API and the dashboard never show, in arguments, results, "
+    "errors and logs. Case, `_`, `-` and `.` make no difference.",
     "token": "A bearer token for the HTTP API that may do everything.",
     "web_hosts": "The host names under which the HTTP API and the dashboard answer, beside those of this machine.",
     "web_users": "Who may sign in by password: `NAME:SCOPES[@TENANT]:HASH`, the hash from `duly tokens hash-password`.",

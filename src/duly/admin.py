@@ -305,11 +305,11 @@ class Admin:
         who = None if by is None else check_text(by, "by", 255)
         text = clean_text(reason, MOST_REASON) or None
         actor = current_actor().or_by(who)
-        self.store.pause(scope, name, by=actor.who, reason=text, until=until_us, for_us=for_us, actor=actor)
+        self.store.gates.pause(scope, name, by=actor.who, reason=text, until=until_us, for_us=for_us, actor=actor)
 
     def resume(self, *, queue: str | None = None, task: str | None = None, tenant: str | None = None) -> bool:
         """Let a queue, a task or a tenant go on. Returns whether it was paused."""
-        return self.store.resume(*_gate(queue, task, tenant), actor=current_actor())
+        return self.store.gates.resume(*_gate(queue, task, tenant), actor=current_actor())
 
     def set_weight(self, tenant: str, weight: float) -> None:
         """Say how much of a shared queue a tenant may have beside others: with 3 thrice as much as one with 1.
@@ -320,19 +320,19 @@ class Admin:
             raise InvalidOption("tenant must not be empty")
         if type(weight) not in (int, float) or not 0.001 <= weight <= 1_000:
             raise InvalidOption(f"weight must be a number from 0.001 to 1000, not {weight!r}")
-        self.store.set_weight(check_tenant(tenant), float(weight), actor=current_actor())
+        self.store.gates.set_weight(check_tenant(tenant), float(weight), actor=current_actor())
 
     def set_fair(self, queue: str, fair: bool) -> None:
         """Say whether tenants take turns in a queue, as they do unless told otherwise; else all go by rank alone."""
-        self.store.set_fair(check_queue_name(queue), bool(fair), actor=current_actor())
+        self.store.gates.set_fair(check_queue_name(queue), bool(fair), actor=current_actor())
 
     def weights(self) -> dict[str, float]:
         """The tenants whose weight is not 1."""
-        return self.store.weights()
+        return self.store.gates.weights()
 
     def paused(self) -> builtins.list[Pause]:
         """What is paused, since when, until when, by whom and why."""
-        return self.store.paused()
+        return self.store.gates.paused()
 
     def prune(self) -> int:
         """Forget what is older than the retention says, now. Returns how much went: jobs, runs of recurring ones."""

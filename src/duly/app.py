@@ -13,6 +13,7 @@ from duly.config import Settings, load_settings
 from duly.domain.clock import Clock, SystemClock
 from duly.domain.durations import micros, to_timedelta
 from duly.domain.errors import ConfigurationError, InvalidOption
+from duly.domain.limits import Breaker, Rate
 from duly.domain.names import check_queue_name, check_task_name, suggest
 from duly.domain.rank import check_priority
 from duly.domain.records import Enqueued, NewJob
@@ -26,6 +27,7 @@ from duly.store.call import Op
 from duly.store.database import Hint
 from duly.store.store import Store, open_database
 from duly.task import AsyncTask, Duration, Task
+from duly.task_limits import task_limits
 from duly.tokens import Tokens
 from duly.usage import Metering
 from duly.worker.registry import Kind, Registry, TaskDefinition, is_coroutine_function
@@ -95,6 +97,14 @@ class Duly(BulkAdmin, RecurringAdmin, Auditing, Metering, Tokens):
         timeout: Duration | None = None,
         expires: Duration | None = None,
         concurrency: int | None = None,
+        rate: str | Rate | None = None,
+        burst: int | None = None,
+        concurrency_key: Callable[[Any], object] | None = None,
+        per_key: int | None = None,
+        rate_per_key: str | Rate | None = None,
+        burst_per_key: int | None = None,
+        key_group: str | None = None,
+        breaker: Breaker | None = None,
         isolation: str | None = None,
         on_failure: Callable[[Any, BaseException], object] | None = None,
         mirror: str | None = None,
@@ -111,15 +121,26 @@ class Duly(BulkAdmin, RecurringAdmin, Auditing, Metering, Tokens):
         timeout: Duration | None = None,
         expires: Duration | None = None,
         concurrency: int | None = None,
+        rate: str | Rate | None = None,
+        burst: int | None = None,
+        concurrency_key: Callable[[Any], object] | None = None,
+        per_key: int | None = None,
+        rate_per_key: str | Rate | None = None,
+        burst_per_key: int | None = None,
+        key_group: str | None = None,
+        breaker: Breaker | None = None,
         isolation: str | None = None,
         on_failure: Callable[[Any, BaseException], object] | None = None,
         mirror: str | None = None,
     ) -> Any:
         """Declare a task, with or without parentheses.
 
-        `concurrency`: how many of its jobs may run at once in all processes together. `isolation="process"`: each in a
-        child process that can be killed. `on_failure(job, error)`: called when a job has failed for good. `mirror`: SQL
-        that runs beside every change of when this task's recurring jobs run next or whether they are enabled.
+        `concurrency`: how many of its jobs may run at once in all processes together; `rate` ("100/s") how many may
+        start, of which `burst` at once. `concurrency_key(args)`: jobs with the same key share `per_key` slots (1) and
+        `rate_per_key`, each key for itself; `key_group` lets several tasks and tenants share keys. `breaker`: stop a
+        key whose runs mostly fail, for a while. `isolation="process"`: each in a child process that can be killed.
+        `on_failure(job, error)`: called when a job has failed for good. `mirror`: SQL that runs beside every change of
+        when this task's recurring jobs run next or whether they are enabled.
         """
         options = {
             "name": name,
@@ -129,6 +150,14 @@ class Duly(BulkAdmin, RecurringAdmin, Auditing, Metering, Tokens):
             "timeout": timeout,
             "expires": expires,
             "concurrency": concurrency,
+            "rate": rate,
+            "burst": burst,
+            "concurrency_key": concurrency_key,
+            "per_key": per_key,
+            "rate_per_key": rate_per_key,
+            "burst_per_key": burst_per_key,
+            "key_group": key_group,
+            "breaker": breaker,
             "isolation": isolation,
             "on_failure": on_failure,
             "mirror": mirror,
@@ -153,7 +182,7 @@ class Duly(BulkAdmin, RecurringAdmin, Auditing, Metering, Tokens):
             retry=DEFAULT if options.get("retry") is None else check_retry(options["retry"]),
             timeout_us=_positive(options.get("timeout"), "timeout"),
             expires_us=_positive(options.get("expires"), "expires"),
-            concurrency=_slots(options.get("concurrency")),
+            limits=task_limits(options),
             on_failure=_hook(options.get("on_failure")),
             log_lines=self.settings.log_lines,
             by_keyword=signature.by_keyword,

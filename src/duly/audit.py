@@ -2,8 +2,8 @@
 
 An operator's action is a verb that somebody calls through `Duly`: cancel, retry, delete, set_state, set_priority,
 boost, reschedule, set_aging, prune, pause, resume, set_weight, set_fair, create_token, revoke_token; and of a
-recurring job enable, disable, edit, reschedule, run_now, delete. What the application does as its business (enqueue, recur, register,
-`set_enabled(sql=...)`) is none, unless it says who acts; what duly does by itself never is.
+recurring job enable, disable, edit, reschedule, run_now, delete. What the application does as its business (enqueue,
+recur, register, `set_enabled(sql=...)`) is none, unless it says who acts; what duly does by itself never is.
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@ A token is 256 random bits, shown once; the database keeps its SHA-256. A sessio
 
 from __future__ import annotations
 
-import hashlib
-import secrets
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
@@ -64,7 +62,9 @@ class Tokens:
         lasts_us = None if expires is None else micros(to_timedelta(expires, "expires"))
         if lasts_us == 0:
             raise InvalidOption("expires must be longer than nothing")
-        actor, secret = current_actor(), PREFIX + secrets.token_urlsafe(32)
+        from secrets import token_urlsafe  # here, since it brings OpenSSL in
+
+        actor, secret = current_actor(), PREFIX + token_urlsafe(32)
         record = TokenRecord(
             id=uuid7(),
             kind=kind,
@@ -108,7 +108,9 @@ class Tokens:
 
 def hashed(secret: str) -> str:
     """What is kept of a token."""
-    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+    from hashlib import sha256  # here, since it brings OpenSSL in
+
+    return sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _note(token_id: str) -> Op[None]:

@@ -130,12 +130,12 @@ def test_the_migrations_leave_every_index_that_is_looked_for(pg: Duly) -> None:
 def test_a_missing_and_an_invalid_index_are_told_with_the_statement(pg: Duly, raw: Raw) -> None:
     raw.rows("DROP INDEX duly.ended_by_state")
     raw.rows("UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'duly.waiting_lane'::regclass")
-    raw.rows("ALTER TABLE duly.limits DROP CONSTRAINT limits_pkey")
+    raw.rows("ALTER TABLE duly.tenants DROP CONSTRAINT tenants_pkey")
     found = {each.evidence["index"]: each for each in findings(pg, "database", "indexes")}
     assert {name: each.evidence["state"] for name, each in found.items()} == {
         "ended_by_state": "missing",
         "waiting_lane": "invalid",
-        "limits_pkey": "missing",
+        "tenants_pkey": "missing",
     }
     assert str(found["ended_by_state"].next).startswith("run CREATE INDEX CONCURRENTLY ended_by_state ON duly.ended")
     assert str(found["waiting_lane"].next).startswith("run DROP INDEX duly.waiting_lane; CREATE UNIQUE INDEX ")

@@ -11,6 +11,7 @@ import pytest
 from duly import Duly
 from duly.doctor import sqlite
 from duly.doctor.finding import Severity
+from duly.domain.limits import Says
 from duly.store import filesystem
 from tests.doctor.look import findings, only
 from tests.helpers import opened
@@ -85,7 +86,7 @@ def test_a_missing_index_is_told_with_the_statement(lite: Duly, raw: Raw) -> Non
 
 
 def test_a_damaged_file_is_told(lite: Duly, path: Path, raw: Raw) -> None:
-    lite.store.set_limit("send", 3)
+    lite.store.gates.set_limit("task", "send", Says(slots=3))
     lite.close()
     root = raw.one("SELECT rootpage FROM sqlite_master WHERE name = 'duly_ended_by_state'")
     size = raw.one("PRAGMA page_size")

@@ -18,7 +18,7 @@ from tests.store import invariants
 from tests.store.factory import Factory
 from tests.store.raw import Raw
 
-TABLES = "jobs scheduled waiting parked running ended runs rollups unique_keys limits queues workers"
+TABLES = "jobs scheduled waiting parked running ended runs rollups unique_keys gates keys admitted queues workers"
 OTHERS = (
     "FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'"
     " AND pid <> pg_backend_pid()"

@@ -61,7 +61,8 @@ class Factory:
         limited: bool = False,
     ) -> list[Claimed]:
         lanes = [Lane(tenant, task)] if lanes is None else lanes
-        return self.store.claim(queue, lanes, n, worker_id=worker, lease_us=us(lease), suspect=suspect, limited=limited)
+        gates = [("task", lanes[0].task)] if limited and lanes else []
+        return self.store.claim(queue, lanes, n, worker_id=worker, lease_us=us(lease), suspect=suspect, gates=gates)
 
     def take(self, **options: Any) -> Claimed:
         """Claim exactly one job."""

@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import pytest
 
+from duly.domain.limits import Says
 from duly.domain.rank import DEFAULT_HORIZON_US, STRICT_HORIZON_US
 from duly.domain.records import Claimed, Lane
 from duly.store.store import Store
@@ -46,6 +47,7 @@ def test_claimed_job_says_all_that_a_worker_needs(make: Factory, clock: TestCloc
         created_at=clock.now_us() - us(2),
         headers="{}",
         claimed_at=clock.now_us(),
+        limit_key=None,
         rank=clock.now_us() - us(2) - 30 * (DEFAULT_HORIZON_US // 100),
     )
 
@@ -311,7 +313,7 @@ def test_what_a_worker_holds_is_known(make: Factory, store: Store) -> None:
 
 @pytest.mark.requirement("D6")
 def test_no_more_are_claimed_than_the_limit_has_room_for(make: Factory, store: Store) -> None:
-    store.set_limit("send", 3)
+    store.gates.set_limit("task", "send", Says(slots=3))
     make.many(10)
     first = make.claim(2, limited=True)
     second = make.claim(5, limited=True)
@@ -323,7 +325,7 @@ def test_no_more_are_claimed_than_the_limit_has_room_for(make: Factory, store: S
 
 @pytest.mark.requirement("D6")
 def test_a_limit_counts_all_tenants_and_queues_together(make: Factory, store: Store) -> None:
-    store.set_limit("send", 2)
+    store.gates.set_limit("task", "send", Says(slots=2))
     make.enqueue(tenant="a")
     make.enqueue(tenant="b", queue="other")
     make.enqueue(tenant="c")
@@ -333,23 +335,32 @@ def test_a_limit_counts_all_tenants_and_queues_together(make: Factory, store: St
 
 
 def test_a_limit_can_be_changed(make: Factory, store: Store) -> None:
-    store.set_limit("send", 1)
+    store.gates.set_limit("task", "send", Says(slots=1))
     make.many(5)
     make.claim(5, limited=True)
-    store.set_limit("send", 3)
+    store.gates.set_limit("task", "send", Says(slots=3))
     assert len(make.claim(5, limited=True)) == 2
-    store.set_limit("send", 1)
+    store.gates.set_limit("task", "send", Says(slots=1))
     assert make.claim(5, limited=True) == []
 
 
-def test_a_limit_that_nobody_stated_lets_nothing_through(make: Factory) -> None:
+def test_a_limit_that_is_gone_binds_nobody(make: Factory) -> None:
     make.enqueue()
-    assert make.claim(limited=True) == []
+    assert len(make.claim(limited=True)) == 1
+
+
+def test_a_claim_that_does_not_hold_a_limit_gets_nothing(make: Factory, store: Store) -> None:
+    """A worker that has not heard of a limit cannot exceed it."""
+    make.many(2)
+    store.gates.set_limit("task", "send", Says(slots=5))
+    assert make.claim(2) == []
+    assert make.claim(2, lanes=[Lane("", "send"), Lane("", "other")]) == []
+    assert len(make.claim(2, limited=True)) == 2
 
 
 @pytest.mark.requirement("D6", "D7")
 def test_a_job_whose_lease_lapsed_does_not_hold_its_slot(make: Factory, store: Store, clock: TestClock) -> None:
-    store.set_limit("send", 1)
+    store.gates.set_limit("task", "send", Says(slots=1))
     make.many(2)
     stuck = make.take(limited=True)
     clock.advance(LEASE)
@@ -359,7 +370,7 @@ def test_a_job_whose_lease_lapsed_does_not_hold_its_slot(make: Factory, store: S
 
 @pytest.mark.requirement("D7")
 def test_a_stuck_job_is_reclaimed_although_the_limit_looks_full(make: Factory, store: Store, clock: TestClock) -> None:
-    store.set_limit("send", 1)
+    store.gates.set_limit("task", "send", Says(slots=1))
     make.enqueue()
     stuck = make.take(limited=True)
     clock.advance(LEASE)
@@ -373,7 +384,7 @@ def test_a_stuck_job_is_reclaimed_although_the_limit_looks_full(make: Factory, s
 @pytest.mark.requirement("D6")
 def test_limit_is_exact_under_eight_threads(make: Factory, store: Store, raw: Raw) -> None:
     limit, total = 3, 150
-    store.set_limit("send", limit)
+    store.gates.set_limit("task", "send", Says(slots=limit))
     make.many(total)
     running, most, done = Counter[str](), [0], [0]
     lock = threading.Lock()

@@ -27,6 +27,7 @@ from duly import (
     WorkerError,
     current_job,
 )
+from duly.domain.limits import Says
 from duly.domain.records import Lane
 from duly.testing import TestClock, assert_enqueued, drain, enqueued
 
@@ -200,8 +201,10 @@ def test_a_limit_held_by_others_is_respected(jobs: Duly) -> None:
 
     alone.enqueue()
     waiting = alone.enqueue()
-    jobs.store.set_limit("alone", 1)
-    held = jobs.store.claim("default", [Lane("", "alone")], 1, worker_id=waiting.id, lease_us=60_000_000, limited=True)
+    jobs.store.gates.set_limit("task", "alone", Says(slots=1))
+    held = jobs.store.claim(
+        "default", [Lane("", "alone")], 1, worker_id=waiting.id, lease_us=60_000_000, gates=[("task", "alone")]
+    )
     assert not drain(jobs)
     jobs.store.give_back([(job.id, job.token) for job in held])
     assert drain(jobs).succeeded == 2

@@ -17,7 +17,7 @@ def _nothing() -> None: ...
 
 def concluded(*, outcome: str = "succeeded", ran_us: int = 1_000) -> Concluded:
     """A run of a job of its own."""
-    job = Claimed(uuid7(), 1, 1, 0, "default", "", "work", 0, 0, 0, "{}", 1, None, None, None, 0, None, 0, 0)
+    job = Claimed(uuid7(), 1, 1, 0, "default", "", "work", 0, 0, 0, "{}", 1, None, None, None, 0, None, 0, None, 0)
     definition = TaskDefinition(name="work", fn=_nothing, signature=Signature.of(_nothing), kind=Kind.THREAD)
     state = outcome if outcome == "succeeded" else "queued"
     return Run(job, definition, 0.0), time.monotonic_ns(), Settled(job.id, 1, state, outcome, ran_us=ran_us)

@@ -13,6 +13,7 @@ import pytest
 
 from duly import Backoff, Duly, Snooze, State
 from duly.domain.ids import uuid7
+from duly.domain.limits import Says
 from duly.domain.records import Lane
 from tests.helpers import Ledger, WorkerProcess, eventually, never, opened, worker_process
 from tests.worker.tasks import declare
@@ -110,12 +111,16 @@ def test_a_lease_that_lapsed_does_not_count_even_before_it_is_rescued(jobs: Duly
     def limited(n: int) -> int:
         return n
 
-    jobs.store.set_limit("limited", 1)
+    jobs.store.gates.set_limit("task", "limited", Says(slots=1))
     limited.enqueue_many([{"n": 1}, {"n": 2}])
     lane = [Lane("", "limited")]
-    assert len(jobs.store.claim("default", lane, 2, worker_id=uuid7(), lease_us=300_000, limited=True)) == 1
-    assert jobs.store.claim("default", lane, 2, worker_id=uuid7(), lease_us=300_000, limited=True) == []
-    eventually(lambda: jobs.store.claim("default", lane, 2, worker_id=uuid7(), lease_us=300_000, limited=True))
+    assert (
+        len(jobs.store.claim("default", lane, 2, worker_id=uuid7(), lease_us=300_000, gates=[("task", "limited")])) == 1
+    )
+    assert jobs.store.claim("default", lane, 2, worker_id=uuid7(), lease_us=300_000, gates=[("task", "limited")]) == []
+    eventually(
+        lambda: jobs.store.claim("default", lane, 2, worker_id=uuid7(), lease_us=300_000, gates=[("task", "limited")])
+    )
 
 
 @pytest.mark.requirement("D6")

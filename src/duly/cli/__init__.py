@@ -21,7 +21,9 @@ from duly.cli import (
     schedules,
     stats,
     tick,
+    tokens,
     usage,
+    web,
     worker,
     workers,
 )
@@ -32,6 +34,7 @@ _HELP = """A job queue in the database you already have.
 \b
     duly dev app.py                   worker that reloads, for development
     duly worker app:jobs              worker for production
+    duly web app.py                   the dashboard and the HTTP API
     duly enqueue app.py add x=1 y=2   store a job
     duly stats, duly jobs list        look
     duly schedules list               what recurs
@@ -47,6 +50,7 @@ click.version_option(__version__, prog_name="duly")(main)
 for _command in (
     dev.dev,
     worker.worker,
+    web.web,
     enqueue.enqueue,
     jobs.jobs,
     runs.runs,
@@ -62,6 +66,7 @@ for _command in (
     tick.tick,
     migrate.migrate,
     prune.prune,
+    tokens.tokens,
 ):
     main.add_command(_command)
 

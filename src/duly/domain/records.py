@@ -59,6 +59,7 @@ class Claimed(NamedTuple):
     created_at: int
     headers: str | None
     claimed_at: int
+    limit_key: str | None
     rank: int
 
 

@@ -60,6 +60,11 @@ class Signature:
         """The names of the parameters, in order."""
         return tuple(self._signature.parameters)
 
+    @property
+    def defaults(self) -> dict[str, object]:
+        """The values of the parameters that need not be given."""
+        return {each.name: each.default for each in self._parameters if each.default is not each.empty}
+
     def __str__(self) -> str:
         return f"{self.name}({', '.join(self._signature.parameters)})"
 

@@ -11,6 +11,7 @@ from duly.domain.errors import SchemaMissing, SchemaTooNew, SchemaTooOld
 from duly.store.call import Dialect
 
 _TABLE = re.compile(r"^CREATE TABLE duly\.(\w+).*\bPRIMARY KEY\b", re.S)
+_DROPPED = re.compile(r"^DROP TABLE duly\.(\w+)")
 _INDEX = re.compile(r"^(?:CREATE (?:UNIQUE )?|(DROP ))INDEX (?:IF EXISTS )?(?:duly\.)?(\w+)")
 _NAME = re.compile(r"^(\d{4})_(\w+)\.(sqlite|postgres)\.sql$")
 _PIECE = re.compile(
@@ -54,7 +55,9 @@ def indexes(dialect: Dialect) -> dict[str, str | None]:
     found: dict[str, str | None] = {}
     for step in migrations(dialect):
         for statement in statements(step.sql):
-            table, index = _TABLE.match(statement), _INDEX.match(statement)
+            table, index, dropped = _TABLE.match(statement), _INDEX.match(statement), _DROPPED.match(statement)
+            if dropped:
+                found.pop(f"{dropped[1]}_pkey", None)
             if table:  # on SQLite they are part of the table, or named by SQLite
                 found[f"{table[1]}_pkey"] = None
             if index and index[1]:

@@ -1,7 +1,7 @@
 """Claim: learn which lanes have jobs, and take the first of some of them.
 
-A claim names the lanes it may take, so it never walks over what it cannot. With a limited task the limit's row is
-locked in one statement and the live leases are counted in the next: in one statement the count would predate the lock.
+A claim names the lanes it may take, so it never walks over what it cannot. It names the limits that bind them too, and
+holds these while it counts what runs under them; lanes that other limits bind, or that are paused, give it nothing.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ import json
 from collections.abc import Mapping, Sequence
 from itertools import islice
 
+from duly.domain.limits import Gate
 from duly.domain.records import Claimed, Lane
 from duly.store.call import Call, Dialect, Op, Value
+from duly.store.ops_limits import bits, room, spend
 
 MAX_LANES = 1_000
 
@@ -44,33 +46,29 @@ def claim(
     worker_id: str,
     lease_us: int,
     suspect: bool = False,
-    limited: bool = False,
+    gates: Sequence[Gate] = (),
     shares: Mapping[str, int] | None = None,
 ) -> Op[list[Claimed]]:
     """Lease up to `n` jobs to a worker, lowest rank first across the lanes named.
 
-    With `limited` the lanes are those of one task that has a limit, and no more are taken than it has room for. With
-    `shares` of each tenant's lanes no more are taken than its share; lowest rank first within the tenant.
+    `gates` are the limits that bind all of these lanes: they are held, and no more is taken than they have room for. A
+    lane that another limit binds, or that is paused, gives nothing. With `shares` of each tenant's lanes no more are
+    taken than its share; lowest rank first within the tenant.
     """
     if not from_lanes or n <= 0:
         return []
-    if limited:
-        room = yield from _room(from_lanes[0].task)
-        if room <= 0:
-            return []
-        if room < n:
-            n, shares = room, None if shares is None else _cut(shares, room)
     params: dict[str, Value] = {
         "queue": queue,
         "suspect": int(suspect),
         "n": n,
         "worker_id": worker_id,
         "lease_us": lease_us,
-        "limited": limited,
+        "limited": bits(gates),
+        "fair": shares is not None,
     }
     if dialect is Dialect.SQLITE:
-        return (yield from _claim_sqlite(from_lanes, n, params, shares))
-    if len(from_lanes) == 1:
+        return (yield from _claim_sqlite(from_lanes, n, params, sorted(gates), shares))
+    if len(from_lanes) == 1 and not gates:
         if shares is not None:
             params["n"] = min(n, shares.get(from_lanes[0].tenant, 0))
         rows = yield Call("claim_lane", params | from_lanes[0]._asdict())
@@ -79,60 +77,63 @@ def claim(
     params["tasks"] = [lane.task for lane in from_lanes]
     params["from_ranks"] = [lane.from_rank for lane in from_lanes]
     params["from_ids"] = [lane.from_id for lane in from_lanes]
-    if shares is not None:
-        params["shares"] = [shares.get(lane.tenant, 0) for lane in from_lanes]
-    rows = yield Call("claim" if shares is None else "claim_shares", params)
+    params["held"] = [f"{scope} {name}" for scope, name in gates]
+    params["shares"] = [n if shares is None else shares.get(lane.tenant, 0) for lane in from_lanes]
+    statement = "claim" if shares is None else "claim_shares"
+    if gates:
+        statement = "claim_gated"
+        params["gate_scopes"], params["gate_names"] = (list(column) for column in zip(*sorted(gates), strict=True))
+    rows = yield Call(statement, params)
     return [Claimed._make(row) for row in rows]
 
 
-def _room(task: str) -> Op[int]:
-    """Hold a task's limit and say how many more may run."""
-    rows = yield Call("lock_limit", {"task": task})
-    if not rows:
-        return 0
-    live = yield Call("count_limited", {"task": task})
-    return int(str(rows[0][0])) - int(str(live[0][0]))
-
-
-def _cut(shares: Mapping[str, int], room: int) -> dict[str, int]:
-    """Shares that come to no more than `room`, the first tenants first."""
-    cut: dict[str, int] = {}
-    for tenant, share in shares.items():
-        cut[tenant] = min(share, room)
-        room -= cut[tenant]
-    return cut
-
-
 def _claim_sqlite(
-    from_lanes: Sequence[Lane], n: int, params: dict[str, Value], shares: Mapping[str, int] | None
+    from_lanes: Sequence[Lane],
+    n: int,
+    params: dict[str, Value],
+    gates: Sequence[Gate],
+    shares: Mapping[str, int] | None,
 ) -> Op[list[Claimed]]:
+    if (yield Call("any_gate")):
+        from_lanes = yield from _open_lanes(from_lanes, str(params["queue"]), gates)
+        n = yield from room(gates, n)
+    if n <= 0:
+        return []
     heads: dict[str, list[list[tuple[int, str]]]] = {}
-    closed = set((yield Call("closed_gates")))
-    if closed:
-        from_lanes = (
-            []
-            if ("queue", params["queue"]) in closed
-            else [lane for lane in from_lanes if not {("task", lane.task), ("tenant", lane.tenant)} & closed]
-        )
     for lane in from_lanes:
         rows = yield Call("head_of_lane", params | lane._asdict())
         head = [(rank, job_id) for rank, job_id in json.loads(str(rows[0][0]))]
         heads.setdefault("" if shares is None else lane.tenant, []).append(head)
-    if shares is None:
-        picked = list(islice(heapq.merge(*heads.get("", [])), n))
-    else:
-        firsts = [islice(heapq.merge(*some), shares.get(tenant, 0)) for tenant, some in heads.items()]
-        picked = list(islice(heapq.merge(*firsts), n))
+    picked = _pick(heads, n, shares)
     if not picked:
         return []
     ids: dict[str, Value] = {"ids": json.dumps([job_id for _, job_id in picked])}
     yield Call("lease", params | ids)
     yield Call("leave_lane", ids)
     rows = yield Call("leased_jobs", ids)
+    if gates:
+        yield from spend(gates, len(picked), str(ids["ids"]))
     leased = json.loads(str(rows[0][0]))
     return [Claimed._make([*row, rank]) for row, (rank, _) in zip(leased, picked, strict=True)]
 
 
-def set_limit(task: str, slots: int) -> Op[None]:
-    """State how many jobs of a task may run at once, in all processes together."""
-    yield Call("set_limit", {"task": task, "slots": slots})
+def _open_lanes(from_lanes: Sequence[Lane], queue: str, gates: Sequence[Gate]) -> Op[list[Lane]]:
+    """The lanes that nothing bars: no gate that is closed, no limit but those that are held."""
+    held = json.dumps([f"{scope} {name}" for scope, name in gates])
+    lanes = json.dumps([(lane.tenant, lane.task) for lane in from_lanes])
+    rows = yield Call("open_lanes", {"queue": queue, "held": held, "lanes": lanes})
+    return [from_lanes[int(str(row[0]))] for row in rows]
+
+
+def _pick(
+    heads: dict[str, list[list[tuple[int, str]]]], n: int, shares: Mapping[str, int] | None
+) -> list[tuple[int, str]]:
+    """The first `n` by rank; where tenants share, each no more than its share, and if these are too many, in turn."""
+    if shares is None:
+        return list(islice(heapq.merge(*heads.get("", [])), n))
+    places = []
+    for tenant, some in heads.items():
+        share = shares.get(tenant, 0)
+        for place, (rank, job_id) in enumerate(islice(heapq.merge(*some), share), 1):
+            places.append((place / share, rank, job_id))
+    return sorted((rank, job_id) for _, rank, job_id in sorted(places)[:n])

@@ -29,10 +29,26 @@ def pause(
 
 def resume(scope: str, name: str, *, actor: Actor | None) -> Op[bool]:
     """Open a gate. Returns whether it was closed."""
-    was = bool((yield Call("resume_gate", {"scope": scope, "name": name})))
+    gate = {"scope": scope, "name": name}
+    was = bool((yield Call("resume_gate", gate)))
+    if was:
+        yield Call("forget_gate", gate)
     if was and actor is not None:
         yield from keep(actor, "resume", subject=f"{scope} {name}")
     return was
+
+
+def reopen() -> Op[bool]:
+    """Open the gates whose time is over. Returns whether there were any."""
+    rows = yield Call("reopen_gates")
+    for scope, name in rows:
+        yield Call("forget_gate", {"scope": str(scope), "name": str(name)})
+    return bool(rows)
+
+
+def block(scope: str, name: str, for_us: int, reason: str) -> Op[None]:
+    """Keep a gate closed for a while because what is behind it asked for it."""
+    yield Call("block_gate", {"scope": scope, "name": name, "for_us": for_us, "reason": reason})
 
 
 def paused() -> Op[list[Pause]]:

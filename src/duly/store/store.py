@@ -33,6 +33,7 @@ from urllib.parse import unquote, urlsplit
 from duly.domain.audit import Actor, AuditRow
 from duly.domain.clock import Clock, SystemClock
 from duly.domain.errors import ConfigurationError
+from duly.domain.limits import Gate
 from duly.domain.names import suggest
 from duly.domain.records import (
     HOLD,
@@ -45,7 +46,6 @@ from duly.domain.records import (
     Lapsed,
     NewJob,
     Page,
-    Pause,
     ProcessIdentity,
     RunRecord,
     Settled,
@@ -56,7 +56,6 @@ from duly.store import (
     ops_audit,
     ops_claim,
     ops_enqueue,
-    ops_gates,
     ops_jobs,
     ops_lists,
     ops_results,
@@ -67,6 +66,7 @@ from duly.store import (
 )
 from duly.store.call import Call, Dialect, Op, Rows
 from duly.store.database import Database, Hint, Waker
+from duly.store.gates import Gates
 
 if TYPE_CHECKING:  # imported where it is used: few programs have recurring jobs at start-up
     from duly.domain.recurring import Occurrence, RecurringRecord
@@ -134,6 +134,7 @@ class Store:
         self.dialect: Dialect = database.dialect
         self.hooks: Hooks = {} if hooks is None else hooks
         """The Python hooks of this process that see changes of recurring jobs, by task."""
+        self.gates = Gates(database)
         self._shard = random.randrange(1, 2**31)
 
     @classmethod
@@ -200,13 +201,13 @@ class Store:
         worker_id: str,
         lease_us: int,
         suspect: bool = False,
-        limited: bool = False,
+        gates: Sequence[Gate] = (),
         shares: Mapping[str, int] | None = None,
     ) -> list[Claimed]:
         """Lease up to `n` due jobs of these lanes to a worker, lowest rank first.
 
-        `limited`: the lanes are of one task with a limit (see `set_limit`), which holds across all processes. `shares`:
-        how many of each tenant at most.
+        `gates`: the limits that bind all of these lanes (see `Gates.limits`); lanes that others bind give nothing, so
+        no limit is ever exceeded, whatever the caller knows. `shares`: how many of each tenant at most.
         """
         return self.database.write(
             lambda: ops_claim.claim(
@@ -217,10 +218,10 @@ class Store:
                 worker_id=worker_id,
                 lease_us=lease_us,
                 suspect=suspect,
-                limited=limited,
+                gates=gates,
                 shares=shares,
             ),
-            atomic=limited,
+            atomic=False,
             again=False,
         )
 
@@ -400,64 +401,6 @@ class Store:
         given = self.database.write(lambda: ops_settle.give_back(self.dialect, pairs, shard=self._shard))
         self.poke(Hint("look"))
         return len(given)
-
-    def set_limit(self, task: str, slots: int) -> None:
-        """State how many jobs of a task may run at once, in all processes together."""
-        self.database.write(lambda: ops_claim.set_limit(task, slots))
-
-    # -- gates ------------------------------------------------------------------------------------------------
-
-    def pause(
-        self,
-        scope: str,
-        name: str,
-        *,
-        by: str | None,
-        reason: str | None,
-        until: int | None,
-        for_us: int | None,
-        actor: Actor | None = None,
-    ) -> None:
-        """Close a gate: from now on no claim takes a job of that queue, task or tenant."""
-        self.database.write(
-            lambda: ops_gates.pause(scope, name, by=by, reason=reason, until=until, for_us=for_us, actor=actor)
-        )
-        if until is not None or for_us is not None:
-            self.poke(Hint("due"))
-
-    def resume(self, scope: str, name: str, *, actor: Actor | None = None) -> bool:
-        """Open a gate. Returns whether it was closed."""
-        was = self.database.write(lambda: ops_gates.resume(scope, name, actor=actor))
-        self.poke(Hint("look"))
-        return was
-
-    def paused(self) -> list[Pause]:
-        """What is paused at this moment."""
-        return self.database.read(ops_gates.paused)
-
-    def weights(self) -> dict[str, float]:
-        """How much of a shared queue tenants may have; those not named have 1."""
-        return self.database.read(ops_gates.weights)
-
-    def set_weight(self, tenant: str, weight: float, *, actor: Actor | None = None) -> None:
-        """Say how much of a shared queue a tenant may have."""
-        self.database.write(lambda: ops_gates.set_weight(tenant, weight, actor=actor))
-        self.poke(Hint("look"))
-
-    def unfair_queues(self) -> set[str]:
-        """The queues in which tenants do not take turns."""
-        return self.database.read(ops_gates.unfair_queues)
-
-    def set_fair(self, queue: str, fair: bool, *, actor: Actor | None = None) -> None:
-        """Say whether tenants take turns in a queue."""
-        self.database.write(lambda: ops_gates.set_fair(queue, fair, actor=actor))
-        self.poke(Hint("look"))
-
-    def reopen(self) -> bool:
-        """Open the gates whose time is over. Returns whether there were any."""
-        if not self.database.read(lambda: _rows(Call("any_pause_over"))):
-            return False
-        return bool(self.database.write(lambda: _rows(Call("reopen_gates")), atomic=False))
 
     # -- rescue and upkeep ------------------------------------------------------------------------------------
 

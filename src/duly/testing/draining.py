@@ -168,9 +168,8 @@ class Drain:
 
     def _get_ready(self) -> None:
         """What a worker does when it starts."""
+        self._app.store.gates.declare(self._tasks.limits())
         for task in self._tasks:
-            if task.concurrency is not None:
-                self._app.store.set_limit(task.name, task.concurrency)
             self._app.store.release_parked(task.name, task.signature.fingerprint)
         declare(self._app.store, self._app.registry)
         for hook in self._tasks.on_start:
@@ -239,7 +238,7 @@ class Drain:
             poll=lambda: 0.0,
             most=self._limit - self._claimed,
         )
-        claimer.unfair = {share.name for share in shares}  # by rank alone: one order, that tests can count on
+        claimer.bounds.rank_alone = True  # one order, that tests can count on
         return claimer
 
     def _move_to_next(self) -> bool:

@@ -14,13 +14,13 @@ from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 
 from duly.app import Duly
+from duly.domain.passwords import read_users
 from duly.web.auth import Auth, Credential, Keeper, Links
 from duly.web.desk import Desk, Threads
 from duly.web.guard import CREDENTIAL, Guard
 from duly.web.handlers import HANDLERS
 from duly.web.options import LOOPBACK, MIB, Options
 from duly.web.pages.live import Hub
-from duly.web.passwords import read_users
 from duly.web.rates import Rates
 from duly.web.redact import Redaction
 

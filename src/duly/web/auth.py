@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 from starlette.requests import Request
 
+from duly.domain.passwords import matches, nobodys
 from duly.web.errors import WebError
-from duly.web.passwords import matches, nobodys
 from duly.web.principal import Principal, Scope
 from duly.web.rates import Rates, too_many
 from duly.web.remembered import Remembered
@@ -75,7 +75,7 @@ class Keeper:
         header = request.headers.get("authorization")
         if header is not None:
             return await self._by_header(request, header)
-        session = request.cookies.get(SESSION_COOKIE)
+        session = request.cookies.get(session_cookie(request))
         if session is not None:
             principal = await self._stored(session)
             if principal is not None:
@@ -162,16 +162,16 @@ class Keeper:
     async def begin_session(self, request: Request, principal: Principal) -> None:
         """Have the answer set the cookie of a new session."""
         made = await self._web.call(self._web.jobs.create_session, principal, SESSION)
-        add_cookie(request, SESSION_COOKIE, made.secret, seconds=int(SESSION.total_seconds()))
+        add_cookie(request, session_cookie(request), made.secret, seconds=int(SESSION.total_seconds()))
 
     async def end_session(self, request: Request) -> None:
         """End the session of a request, everywhere."""
-        session = request.cookies.get(SESSION_COOKIE, "")
+        session = request.cookies.get(session_cookie(request), "")
         record = await self._web.call(self._web.jobs.token_holder, session)
         if record is not None:
             await self._web.call(self._web.jobs.revoke_token, record.id)
         self.forget()
-        add_cookie(request, SESSION_COOKIE, "", seconds=0)
+        add_cookie(request, session_cookie(request), "", seconds=0)
 
     def unauthorized(self) -> WebError:
         """The answer to somebody whom nobody knows."""
@@ -183,6 +183,12 @@ class Keeper:
             "send a token: Authorization: Bearer ...",
             headers={"www-authenticate": schemes},
         )
+
+
+def session_cookie(request: Request) -> str:
+    """The name of the cookie: with the port, as browsers send the cookies of one port of a host to all its others."""
+    _, colon, port = request.headers.get("host", "").rpartition(":")
+    return f"{SESSION_COOKIE}_{port}" if colon and port.isdecimal() else SESSION_COOKIE
 
 
 def add_cookie(request: Request, name: str, value: str, *, seconds: int | None = None) -> None:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Mapping
 
 from duly.domain.records import HOLD, Claimed, Lane
 from duly.store.database import Hint
 from duly.store.ops_claim import MAX_LANES
+from duly.store.ops_limits import bits
 from duly.store.store import Store
+from duly.worker.bounds import Bound, Bounds
 from duly.worker.context import Run, lease_time
 from duly.worker.lanes import MOST_SHARED, Lanes
 from duly.worker.registry import Kind, Registry
@@ -63,11 +65,8 @@ class Claimer:
         self._most = most
         self._lanes = {share.name: Lanes(share.name, registry.knows) for share in slots.shares}
         self._queues: defaultdict[Kind, Shares[str]] = defaultdict(Shares)
-        self._tenants: defaultdict[tuple[Kind, str, str], Shares[str]] = defaultdict(Shares)
-        self.weights: dict[str, float] = {}
-        """How much of a shared queue a tenant may have, where it is not 1."""
-        self.unfair: Container[str] = ()
-        """The queues in which tenants do not take turns."""
+        self._tenants: defaultdict[tuple[Kind, str, Bound], Shares[str]] = defaultdict(Shares)
+        self.bounds = Bounds(store.gates)
         self._gathered: list[list[Run]] = []
         self._hints: list[Hint] = []
         self._look = True
@@ -101,6 +100,9 @@ class Claimer:
             lanes = self._lanes.get(hint.queue)
             if hint.kind == "jobs" and lanes is not None and hint.task:
                 lanes.hint(hint.tenant, hint.task, hint.rank)
+            elif hint.kind == "gates":
+                self.bounds.forget()
+                self._look, self._next_due = True, 0.0
             elif hint.kind in ("look", "jobs", "due") or (hint.kind == "changed" and self._busy_since is None):
                 self._look, self._next_due = True, 0.0
 
@@ -120,8 +122,9 @@ class Claimer:
         if self.paused or self.used_up:
             return 1.0
         self._take_hints()
+        self.bounds.refresh()
         now = time.monotonic()
-        if now >= self._next_look:
+        if now >= self._next_look or self.bounds.one_opens(now):
             self._look = True
         promoted = self._promote(now)
         if self._look:
@@ -153,7 +156,7 @@ class Claimer:
         if not self._more_due:
             self._next_due = now + (3600.0 if due is None else due / 1e6)
             return False
-        opened = self._store.reopen()
+        opened = self._store.gates.reopen()
         moved = self._store.spawn() + self._store.promote(PROMOTE)
         for queue, tenant, task, rank, _ in moved:
             if queue in self._lanes:
@@ -223,56 +226,58 @@ class Claimer:
     def _claim(self, share: QueueShare, kind: Kind, room: int) -> int:
         lanes = self._lanes[share.name]
         got = 0
-        for keys, limit in self._groups(lanes, kind):
+        for keys, bound in self._groups(lanes, kind):
             if got >= room:
                 break
-            n = room - got if limit is None else min(max(1, self._slots.pools[kind].free), room - got, limit)
-            alone = lanes.queue in self.unfair or len({tenant for tenant, _ in keys}) == 1
-            if n > 0 and alone:
-                claimed = self._claim_from(lanes, lanes.pick(keys), kind, min(n, BATCH), limited=limit is not None)
-                got += claimed.total()
-            elif n > 0:
-                got += self._claim_fairly(lanes, keys, kind, min(n, BATCH), limited=limit is not None)
+            n = room - got
+            if bound:
+                n = 0 if self.bounds.shut(bound) else self.bounds.most(bound, self._slots.pools[kind].free, n)
+            n = min(n, BATCH)
+            if n <= 0:
+                continue
+            if self.bounds.shared(lanes.queue) and len({tenant for tenant, _ in keys}) > 1:
+                claimed = self._claim_fairly(lanes, keys, kind, n, bound)
+            else:
+                claimed = self._claim_from(lanes, lanes.pick(keys), kind, n, bound).total()
+            if bound:
+                self.bounds.gave(bound, n, claimed)
+            got += claimed
         return got
 
-    def _claim_fairly(self, lanes: Lanes, keys: list[tuple[str, str]], kind: Kind, n: int, *, limited: bool) -> int:
+    def _claim_fairly(self, lanes: Lanes, keys: list[tuple[str, str]], kind: Kind, n: int, bound: Bound) -> int:
         """Tenants take turns by weight; what one has no use for goes to the others."""
-        turns = self._tenants[kind, lanes.queue, keys[0][1] if limited else ""]
+        turns = self._tenants[kind, lanes.queue, bound]
         got = 0
         while got < n and keys:
-            weights = {tenant: self.weights.get(tenant, 1.0) for tenant, _ in keys}
+            weights = {tenant: self.bounds.weights.get(tenant, 1.0) for tenant, _ in keys}
             shares = turns.divide(n - got, weights)
             picked = lanes.pick((key for key in keys if key[0] in shares), MOST_SHARED)
-            claimed = self._claim_from(lanes, picked, kind, n - got, limited=limited, shares=shares)
+            claimed = self._claim_from(lanes, picked, kind, n - got, bound, shares=shares)
             got += claimed.total()
             for tenant, share in shares.items():
                 turns.took(tenant, claimed[tenant], wanted_more=claimed[tenant] >= share)
             left = [key for key in keys if key in lanes.heads]
-            if limited or (len(left) == len(keys) and not claimed):  # the limit is full, or others are at it
+            if bound or (len(left) == len(keys) and not claimed):  # the limit is full, or others are at it
                 break
             keys = left
         return got
 
-    def _groups(self, lanes: Lanes, kind: Kind) -> list[tuple[list[tuple[str, str]], int | None]]:
-        """What one statement can claim: the lanes of all tasks without a limit, those of each task with one.
+    def _groups(self, lanes: Lanes, kind: Kind) -> list[tuple[list[tuple[str, str]], Bound]]:
+        """What one statement can claim: the lanes that no limit binds, and those that the same limits bind.
 
         Only lanes that have jobs, however many tasks this process knows; first the group whose head is first.
         """
-        free: list[tuple[str, str]] = []
-        limited: dict[str, tuple[list[tuple[str, str]], int]] = {}
+        groups: dict[Bound, list[tuple[str, str]]] = {}
         for key in lanes.heads:
             task = self._registry.find(*key)
-            if task is None or task.kind is not kind:
-                continue
-            if task.concurrency is None:
-                free.append(key)
-            else:
-                limited.setdefault(task.name, ([], task.concurrency))[0].append(key)
-        groups: list[tuple[list[tuple[str, str]], int | None]] = [(free, None)] if free else []
-        if limited:
-            groups += limited.values()
-            groups.sort(key=lambda group: min(lanes.heads[key] for key in group[0]))
-        return groups
+            if task is not None and task.kind is kind:
+                groups.setdefault(self.bounds.of(lanes.queue, *key), []).append(key)
+        if len(groups) <= 1:
+            return [(keys, bound) for bound, keys in groups.items()]
+        return sorted(
+            ((keys, bound) for bound, keys in groups.items()),
+            key=lambda group: min(lanes.heads[key] for key in group[0]),
+        )
 
     def _claim_from(
         self,
@@ -280,25 +285,38 @@ class Claimer:
         picked: list[Lane],
         kind: Kind,
         n: int,
+        bound: Bound,
         *,
-        limited: bool = False,
         shares: Mapping[str, int] | None = None,
     ) -> Counter[str]:
         """Claim from some lanes. Returns how many of each tenant there were."""
         asked, leased_at = time.monotonic(), lease_time()
         jobs = self._store.claim(
-            lanes.queue, picked, n, worker_id=self._worker_id, lease_us=self._lease_us, limited=limited, shares=shares
+            lanes.queue, picked, n, worker_id=self._worker_id, lease_us=self._lease_us, gates=bound, shares=shares
         )
+        if not jobs:
+            self.bounds.doubt()
         lanes.claimed(picked, jobs, time.monotonic() - asked, asked=n, shares=shares)
-        self._start(kind, lanes.queue, jobs, leased_at, mixed=shares is not None)
+        self._start(kind, lanes.queue, jobs, leased_at, mixed=shares is not None, limited=bool(bits(bound)))
         return Counter(job.tenant for job in jobs)
 
-    def _start(self, kind: Kind, queue: str, jobs: list[Claimed], leased_at: float, *, mixed: bool = False) -> None:
+    def _start(
+        self,
+        kind: Kind,
+        queue: str,
+        jobs: list[Claimed],
+        leased_at: float,
+        *,
+        mixed: bool = False,
+        limited: bool = False,
+    ) -> None:
         if not jobs:
             return
         self._slots.taken(kind, queue, len(jobs))
         find = self._registry.find
         runs = [Run(job, task, leased_at) for job in jobs if (task := find(job.tenant, job.task)) is not None]
+        for run in runs if limited else ():
+            run.limited = True
         if len(runs) < len(jobs):  # unregistered in this very moment: nobody here can run them
             self._slots.ended(kind, queue, len(jobs) - len(runs))
             held = {run.job.id for run in runs}
@@ -345,7 +363,7 @@ class Claimer:
             self._idle_on_record, self._look = True, True
             return 0.0
         self.empty = not self._more_due and all(lanes.after is None for lanes in self._lanes.values())
-        return max(0.0, min(self._next_look, self._next_due) - now)
+        return max(0.0, min(self._next_look, self._next_due, self.bounds.opens_at) - now)
 
     def _give_back_stale(self, now: float) -> None:
         """Jobs claimed ahead that have not started for long go back to where others can take them."""
@@ -378,6 +396,7 @@ class Claimer:
         if task is None:
             return
         leased_at = lease_time()
+        bound = self.bounds.of(lanes.queue, *key)
         jobs = self._store.claim(
             lanes.queue,
             [Lane(*key)],
@@ -385,12 +404,12 @@ class Claimer:
             worker_id=self._worker_id,
             lease_us=self._lease_us,
             suspect=True,
-            limited=task.concurrency is not None,
+            gates=bound,
         )
         self._suspect_since = None
         if jobs:
             self._alone = True
-            self._start(task.kind, lanes.queue, jobs, leased_at)
+            self._start(task.kind, lanes.queue, jobs, leased_at, limited=bool(bits(bound)))
             self._send_off(task.kind)
         else:
             lanes.suspects.pop(key, None)

@@ -36,6 +36,7 @@ class Run:
         "fenced",
         "job",
         "leased_at",
+        "limited",
         "log_bytes",
         "log_lines",
         "lost",
@@ -53,6 +54,7 @@ class Run:
         self.definition = definition
         self.occurrence: Occurrence | None = None  # what a recurring job's run is for
         self.leased_at = leased_at  # on `lease_time`, read before the claim or renewal was sent
+        self.limited = False  # whether it was claimed under a limit, so that its end may let another start
         self.started_ns = 0
         self.phase = 0  # 0 waits in this process, 1 runs, 2 has ended
         self.cancel_event: threading.Event | None = None

@@ -41,7 +41,7 @@ SOON, LATER = 0.02, 1.0
 
 def _frees_others(run: Run, state: str) -> bool:
     """Whether sleeping workers may now have something to claim: a limit's slot, a job given back, one behind a key."""
-    return run.definition.concurrency is not None or state == "queued" or run.job.hold == HOLD["live"]
+    return run.limited or state == "queued" or run.job.hold == HOLD["live"]
 
 
 @dataclass(slots=True)

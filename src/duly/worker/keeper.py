@@ -137,7 +137,7 @@ class Keeper:
     def _give_up_limited(self, runs: list[Run], now: float) -> None:
         """A lease that ended no longer counts for its task's limit: taken up again, it could be one too many."""
         for run in runs:
-            if run.definition.concurrency is not None and not run.lost and now - run.leased_at >= self._lease:
+            if run.limited and not run.lost and now - run.leased_at >= self._lease:
                 run.lost = True
                 self._stop(run, "its lease has ended, and with it its place in the limit")
 

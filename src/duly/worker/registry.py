@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from duly.domain.errors import ConfigurationError, DuplicateTask, UnknownTask
+from duly.domain.limits import NOTHING, Gate, Says
 from duly.domain.names import suggest
 from duly.domain.recurring import NewRecurring
 from duly.domain.retry import DEFAULT, Backoff
@@ -27,6 +28,28 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TaskLimits:
+    """How much of a task may run and start at once, as its declaration says."""
+
+    all: Says = NOTHING
+    """What holds for all its jobs together."""
+    each: Says = NOTHING
+    """What holds for the jobs of each key."""
+    key: Callable[[Any], object] | None = None
+    """The key of a job, from its arguments."""
+    group: str | None = None
+    """Whose keys they are; None for this task's own, by tenant."""
+
+    @property
+    def keyed(self) -> bool:
+        """Whether its jobs have keys."""
+        return self.key is not None or not self.each.nothing
+
+
+NO_LIMITS = TaskLimits()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TaskDefinition:
     """A registered function and how its jobs run unless the enqueuer says otherwise."""
 
@@ -39,7 +62,7 @@ class TaskDefinition:
     retry: Backoff = DEFAULT
     timeout_us: int | None = None
     expires_us: int | None = None
-    concurrency: int | None = None
+    limits: TaskLimits = NO_LIMITS
     on_failure: Callable[[Any, BaseException], object] | None = None
     log_lines: int = 1_000
     by_keyword: bool = True
@@ -123,6 +146,17 @@ class Registry:
             self.around.append(contextmanager(function))
         else:
             self.around.append(function)  # type: ignore[arg-type]
+
+    def limits(self) -> list[tuple[Gate, Says]]:
+        """What the code says of limits, for every task, also where that is nothing."""
+        said: dict[Gate, Says] = {}
+        for task in (*self.tasks.values(), *self.registered.values()):
+            limits = task.limits
+            said["task", task.name] = limits.all._replace(meters_keys=limits.each.rate_n is not None)
+            group = ("keys", limits.group or task.name)
+            if not limits.each.nothing or group not in said:
+                said[group] = limits.each
+        return sorted(said.items())
 
     def __iter__(self) -> Iterator[TaskDefinition]:
         return iter(self.tasks.values())

@@ -197,11 +197,9 @@ class Worker:
         self._waker = self._store.waker(self.id)
         self._write_down()
         for task in self._registry:
-            if task.concurrency is not None:
-                self._store.set_limit(task.name, task.concurrency)
             while self._store.release_parked(task.name, task.signature.fingerprint):
                 pass
-        self._claimer.weights, self._claimer.unfair = self._store.weights(), self._store.unfair_queues()
+        self._store.gates.declare(self._registry.limits())
         declare(self._store, self._registry)
         self._registry.watchers.append(self._learn)
         for runner in self._runners.values():
@@ -511,7 +509,7 @@ class Worker:
         if self._refresh_peers or now >= self._next_peers:
             self._refresh_peers, self._next_peers = False, now + 60.0
             self._peers = [worker for worker in self._store.workers() if worker.id != self.id]
-            self._claimer.weights, self._claimer.unfair = self._store.weights(), self._store.unfair_queues()
+            self._claimer.bounds.forget()
         dead = [worker for worker in self._peers if self._is_gone(worker.process)]
         if dead:
             rescue_dead(self._store, dead, self._is_gone, crash_limit=self.settings.crash_limit)

@@ -21,13 +21,18 @@ SELECT tenant, task, rank FROM duly.waiting
 WHERE queue = :queue AND suspect = :suspect AND tenant > :tenant
 ORDER BY queue, suspect, tenant, task, rank, id LIMIT 1
 
+-- part: open_lane [postgres] A lane that nothing bars: no gate that is closed, and no limit but those the claim holds.
+NOT EXISTS (
+    SELECT 1 FROM duly.gates g
+    WHERE (g.scope, g.name) IN (('queue', :queue::text), ('task', l.task), ('tenant', l.tenant), ('minute', l.tenant), ('day', l.tenant))
+      AND ((g.paused_at IS NOT NULL AND (g.paused_until IS NULL OR g.paused_until > :now)) OR g.blocked_until > :now
+           OR ((g.slots IS NOT NULL OR g.meters_keys OR (g.rate_n IS NOT NULL AND NOT g.refuses)) AND g.scope || ' ' || g.name <> ALL (:held::text[]))))
+
 -- name: claim [postgres] Take the first jobs of some lanes, lowest rank first, and lease them to a worker.
-WITH closed AS MATERIALIZED (
-    SELECT scope, name FROM duly.gates WHERE paused_at IS NOT NULL AND (paused_until IS NULL OR paused_until > :now)
-), lane AS (
+WITH lane AS (
     SELECT * FROM unnest(:tenants::text[], :tasks::text[], :from_ranks::bigint[], :from_ids::uuid[]) AS l(tenant, task, from_rank, from_id)
-    WHERE NOT EXISTS (SELECT 1 FROM closed c WHERE (c.scope = 'queue' AND c.name = :queue::text)
-                      OR (c.scope = 'task' AND c.name = l.task) OR (c.scope = 'tenant' AND c.name = l.tenant))
+    WHERE
+@open_lane
 ), quota AS MATERIALIZED (
     SELECT h.tenant, h.task, h.from_rank, h.from_id, count(*) AS n FROM (
         SELECT l.tenant, l.task, l.from_rank, l.from_id FROM lane l CROSS JOIN LATERAL (
@@ -40,38 +45,81 @@ WITH closed AS MATERIALIZED (
 ), head AS MATERIALIZED (
 @lock_quotas
 @lease_heads
+@leased_heads
 
 -- name: claim_shares [postgres] The same with a share for each tenant: the first jobs of each, as many as its share.
-WITH closed AS MATERIALIZED (
-    SELECT scope, name FROM duly.gates WHERE paused_at IS NOT NULL AND (paused_until IS NULL OR paused_until > :now)
+WITH lane AS (
+    SELECT * FROM unnest(:tenants::text[], :tasks::text[], :from_ranks::bigint[], :from_ids::uuid[], :shares::integer[])
+        AS l(tenant, task, from_rank, from_id, share)
+    WHERE
+@open_lane
+), quota AS MATERIALIZED (
+    SELECT h.tenant, h.task, h.from_rank, h.from_id, count(*) AS n FROM (
+@share_heads
+    ) h WHERE h.place <= h.share GROUP BY h.tenant, h.task, h.from_rank, h.from_id
+), head AS MATERIALIZED (
+@lock_quotas
+@lease_heads
+@leased_heads
+
+-- name: claim_gated [postgres] The same through gates that have limits: these are held, and no more is taken than there is room for.
+WITH room AS MATERIALIZED (
+    SELECT n, at_us FROM duly.gate_room(:gate_scopes::text[], :gate_names::text[], :n::integer, :now, :lease_now)
 ), lane AS (
     SELECT * FROM unnest(:tenants::text[], :tasks::text[], :from_ranks::bigint[], :from_ids::uuid[], :shares::integer[])
         AS l(tenant, task, from_rank, from_id, share)
-    WHERE NOT EXISTS (SELECT 1 FROM closed c WHERE (c.scope = 'queue' AND c.name = :queue::text)
-                      OR (c.scope = 'task' AND c.name = l.task) OR (c.scope = 'tenant' AND c.name = l.tenant))
+    WHERE (SELECT n FROM room) > 0 AND
+@open_lane
 ), quota AS MATERIALIZED (
-    SELECT h.tenant, h.task, h.from_rank, h.from_id, count(*) AS n FROM (
-        SELECT l.tenant, l.task, l.from_rank, l.from_id, l.share, row_number() OVER (PARTITION BY l.tenant ORDER BY w.rank, w.id) AS place
+    SELECT t.tenant, t.task, t.from_rank, t.from_id, count(*) AS n FROM (SELECT * FROM (
+@share_heads
+        ) h WHERE h.place <= h.share ORDER BY CASE WHEN :fair::boolean THEN h.place::real / h.share ELSE 0 END, h.rank, h.id
+        LIMIT (SELECT n FROM room)) t
+    GROUP BY t.tenant, t.task, t.from_rank, t.from_id
+), head AS MATERIALIZED (
+@lock_quotas
+@lease_heads
+@spend
+@leased_heads
+
+-- part: share_heads [postgres] The first rows of each tenant's lanes, numbered within the tenant; within all lanes where tenants do not share.
+        SELECT l.tenant, l.task, l.from_rank, l.from_id, l.share, w.rank, w.id,
+               row_number() OVER (PARTITION BY CASE WHEN :fair::boolean THEN l.tenant END ORDER BY w.rank, w.id) AS place
         FROM lane l CROSS JOIN LATERAL (
             SELECT rank, id FROM duly.waiting
             WHERE queue = :queue::text AND suspect = :suspect::smallint AND tenant = l.tenant AND task = l.task
               AND (rank, id) >= (l.from_rank, l.from_id)
-            ORDER BY rank, id LIMIT l.share) w) h
-    WHERE h.place <= h.share GROUP BY h.tenant, h.task, h.from_rank, h.from_id
-), head AS MATERIALIZED (
-@lock_quotas
-@lease_heads
+            ORDER BY rank, id LIMIT l.share) w
+
+-- part: spend [postgres] What starts now is taken off the rates that were held, and off the rates of the jobs' keys.
+), spent AS (
+    UPDATE duly.gates g SET
+        spent_until = CASE WHEN g.burst IS NULL THEN r.at_us - r.at_us % g.rate_us
+                           ELSE GREATEST(g.spent_until, r.at_us) + ceil(t.n::numeric * g.rate_us / g.rate_n)::bigint END,
+        used = CASE WHEN g.burst IS NOT NULL THEN 0 WHEN g.spent_until = r.at_us - r.at_us % g.rate_us THEN g.used + t.n ELSE t.n END
+    FROM room r, (SELECT count(*)::integer AS n FROM taken) t
+    WHERE t.n > 0 AND g.rate_n IS NOT NULL AND NOT g.refuses
+      AND (g.scope, g.name) IN (SELECT * FROM unnest(:gate_scopes::text[], :gate_names::text[]))
+), started AS MATERIALIZED (
+    SELECT k.name, s.n FROM (SELECT limit_key AS name, count(*) AS n FROM job WHERE limit_key IS NOT NULL GROUP BY limit_key) s
+    JOIN duly.keys k ON k.name = s.name WHERE k.rate_n IS NOT NULL ORDER BY k.name FOR UPDATE OF k
+), metered AS (
+    UPDATE duly.keys k SET spent_until = GREATEST(k.spent_until, r.at_us) + ceil(s.n::numeric * k.rate_us / k.rate_n)::bigint
+    FROM started s, room r WHERE k.name = s.name
 
 -- name: claim_lane [postgres] The same for one lane, where most claims of a quiet system go: half the work.
 WITH head AS MATERIALIZED (
     SELECT ctid AS at FROM duly.waiting
     WHERE queue = :queue::text AND suspect = :suspect::smallint AND tenant = :tenant::text AND task = :task::text
       AND (rank, id) >= (:from_rank::bigint, :from_id::uuid)
-      AND NOT EXISTS (SELECT 1 FROM duly.gates g WHERE g.paused_at IS NOT NULL AND (g.paused_until IS NULL OR g.paused_until > :now)
-                      AND ((g.scope = 'queue' AND g.name = :queue::text) OR (g.scope = 'task' AND g.name = :task::text)
-                           OR (g.scope = 'tenant' AND g.name = :tenant::text)))
+      AND NOT EXISTS (
+        SELECT 1 FROM duly.gates g
+        WHERE (g.scope, g.name) IN (('queue', :queue::text), ('task', :task::text), ('tenant', :tenant::text), ('minute', :tenant::text), ('day', :tenant::text))
+          AND ((g.paused_at IS NOT NULL AND (g.paused_until IS NULL OR g.paused_until > :now)) OR g.blocked_until > :now
+               OR g.slots IS NOT NULL OR g.meters_keys OR (g.rate_n IS NOT NULL AND NOT g.refuses)))
     ORDER BY rank, id LIMIT :n::integer FOR UPDATE SKIP LOCKED
 @lease_heads
+@leased_heads
 
 -- part: lock_quotas [postgres] The first rows of each lane, as many as its quota, those that others lock left out.
     SELECT w.at FROM quota q CROSS JOIN LATERAL (
@@ -85,17 +133,19 @@ WITH head AS MATERIALIZED (
     DELETE FROM duly.waiting WHERE ctid = ANY (ARRAY(SELECT at FROM head)) RETURNING *
 ), job AS (
     SELECT t.id, t.token + 1 AS token, t.attempt + 1 AS attempt, t.crashes, t.queue, t.tenant, t.task, t.priority,
-           t.run_at, t.hold, t.rank, j.args, j.max_attempts, j.retry, j.timeout_us, j.expires_at, j.created_at, j.headers
+           t.run_at, t.hold, t.rank, j.args, j.max_attempts, j.retry, j.timeout_us, j.expires_at, j.created_at, j.headers, j.limit_key
     FROM taken t JOIN duly.jobs j ON j.id = t.id
 ), leased AS (
     INSERT INTO duly.running (id, token, queue, tenant, task, priority, run_at, attempt, crashes, hold, limited,
                               worker_id, claimed_at, leased_until, deadline_at)
-    SELECT id, token, queue, tenant, task, priority, run_at, attempt, crashes, hold, :limited::boolean,
+    SELECT id, token, queue, tenant, task, priority, run_at, attempt, crashes, hold, :limited::smallint,
            :worker_id::uuid, :now, :lease_now + :lease_us::bigint, :now + timeout_us + :lease_us::bigint
     FROM job
+
+-- part: leased_heads [postgres] What was leased.
 )
 SELECT id, token, attempt, crashes, queue, tenant, task, priority, run_at, hold, args::text, max_attempts, retry,
-       timeout_us, expires_at, created_at, headers, :now, rank
+       timeout_us, expires_at, created_at, headers, :now, limit_key, rank
 FROM job ORDER BY rank, id
 
 -- name: head_of_lane [sqlite] The first jobs of one lane, as a JSON array of [rank, id].
@@ -116,18 +166,18 @@ DELETE FROM duly.waiting WHERE id IN (SELECT value FROM json_each(:ids))
 
 -- name: leased_jobs [sqlite] What was just leased, in the order of the ids, as one JSON array, so that one step fetches it.
 SELECT json_group_array(json_array(r.id, r.token, r.attempt, r.crashes, r.queue, r.tenant, r.task, r.priority, r.run_at,
-       r.hold, j.args, j.max_attempts, j.retry, j.timeout_us, j.expires_at, j.created_at, j.headers, r.claimed_at))
+       r.hold, j.args, j.max_attempts, j.retry, j.timeout_us, j.expires_at, j.created_at, j.headers, r.claimed_at, j.limit_key))
 FROM json_each(:ids) e CROSS JOIN duly.running r ON r.id = e.value CROSS JOIN duly.jobs j ON j.id = r.id
 
--- name: lock_limit [postgres] Hold a task's limit until this transaction ends. A statement of its own: what counts comes after.
-SELECT slots FROM duly.limits WHERE scope = 'task' AND name = :task::text FOR UPDATE
+-- name: open_lanes [sqlite] Which of some lanes nothing bars: no gate that is closed, and no limit but those the claim holds.
+SELECT l.key FROM json_each(:lanes) l WHERE NOT EXISTS (
+    SELECT 1 FROM (SELECT 'queue' AS scope, :queue AS name UNION ALL SELECT 'task', json_extract(l.value, '$[1]')
+                   UNION ALL SELECT 'tenant', json_extract(l.value, '$[0]') UNION ALL SELECT 'minute', json_extract(l.value, '$[0]')
+                   UNION ALL SELECT 'day', json_extract(l.value, '$[0]')) s
+    CROSS JOIN duly.gates g ON g.scope = s.scope AND g.name = s.name
+    WHERE (g.paused_at IS NOT NULL AND (g.paused_until IS NULL OR g.paused_until > :now)) OR g.blocked_until > :now
+       OR ((g.slots IS NOT NULL OR g.meters_keys OR (g.rate_n IS NOT NULL AND NOT g.refuses))
+           AND g.scope || ' ' || g.name NOT IN (SELECT value FROM json_each(:held))))
 
--- name: lock_limit [sqlite] Read a task's limit; the write lock is already ours.
-SELECT slots FROM duly.limits WHERE scope = 'task' AND name = :task
-
--- name: count_limited How many live leases a limited task has.
-SELECT count(*) FROM duly.running WHERE task = :task::text AND limited AND leased_until > :lease_now
-
--- name: set_limit State a task's limit.
-INSERT INTO duly.limits (scope, name, slots) VALUES ('task', :task::text, :slots::integer)
-ON CONFLICT (scope, name) DO UPDATE SET slots = excluded.slots
+-- name: any_gate [sqlite] Whether there is any gate at all: mostly not.
+SELECT 1 FROM duly.gates LIMIT 1

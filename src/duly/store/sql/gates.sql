@@ -1,6 +1,3 @@
--- name: closed_gates Which queues, tasks and tenants are paused at this moment.
-SELECT scope, name FROM duly.gates WHERE paused_at IS NOT NULL AND (paused_until IS NULL OR paused_until > :now)
-
 -- name: paused_gates What is paused, since when, until when, by whom and why.
 SELECT scope, name, paused_at, paused_until, paused_by, paused_reason FROM duly.gates
 WHERE paused_at IS NOT NULL AND (paused_until IS NULL OR paused_until > :now) ORDER BY scope, name
@@ -13,13 +10,27 @@ ON CONFLICT (scope, name) DO UPDATE SET
     paused_by = excluded.paused_by, paused_reason = excluded.paused_reason
 
 -- name: resume_gate Open a gate. Says whether it was closed.
-DELETE FROM duly.gates WHERE scope = :scope::text AND name = :name::text AND paused_at IS NOT NULL RETURNING name
+UPDATE duly.gates SET paused_at = NULL, paused_until = NULL, paused_by = NULL, paused_reason = NULL
+WHERE scope = :scope::text AND name = :name::text AND paused_at IS NOT NULL RETURNING name
 
 -- name: any_pause_over Whether a gate is still closed though its time is over.
-SELECT 1 FROM duly.gates WHERE paused_at IS NOT NULL AND paused_until <= :now LIMIT 1
+SELECT 1 FROM duly.gates WHERE (paused_at IS NOT NULL AND paused_until <= :now) OR blocked_until <= :now LIMIT 1
 
 -- name: reopen_gates Open the gates whose time is over.
-DELETE FROM duly.gates WHERE paused_at IS NOT NULL AND paused_until <= :now RETURNING scope, name
+UPDATE duly.gates SET
+    paused_at = CASE WHEN paused_until <= :now THEN NULL ELSE paused_at END,
+    paused_by = CASE WHEN paused_until <= :now THEN NULL ELSE paused_by END,
+    paused_reason = CASE WHEN paused_until <= :now THEN NULL ELSE paused_reason END,
+    paused_until = CASE WHEN paused_until <= :now THEN NULL ELSE paused_until END,
+    blocked_reason = CASE WHEN blocked_until <= :now THEN NULL ELSE blocked_reason END,
+    blocked_until = CASE WHEN blocked_until <= :now THEN NULL ELSE blocked_until END
+WHERE (paused_at IS NOT NULL AND paused_until <= :now) OR blocked_until <= :now RETURNING scope, name
+
+-- name: block_gate Keep a gate closed for a while because what is behind it asked for it. The longest wish counts.
+INSERT INTO duly.gates (scope, name, blocked_until, blocked_reason) VALUES (:scope::text, :name::text, :now + :for_us::bigint, :reason::text)
+ON CONFLICT (scope, name) DO UPDATE SET
+    blocked_reason = CASE WHEN COALESCE(duly.gates.blocked_until, 0) > excluded.blocked_until THEN duly.gates.blocked_reason ELSE excluded.blocked_reason END,
+    blocked_until = CASE WHEN COALESCE(duly.gates.blocked_until, 0) > excluded.blocked_until THEN duly.gates.blocked_until ELSE excluded.blocked_until END
 
 -- name: weights The tenants whose weight is not 1.
 SELECT name, weight FROM duly.tenants WHERE weight <> 1

@@ -30,10 +30,16 @@ FROM json_each(:ids) e CROSS JOIN duly.scheduled t ON t.id = e.value GROUP BY t.
 -- name: leave_scheduled [sqlite] Take promoted jobs out of the schedule.
 DELETE FROM duly.scheduled WHERE id IN (SELECT value FROM json_each(:ids))
 
--- name: next_due [postgres] How long until the next scheduled job is due, or a pause is over.
-SELECT LEAST((SELECT min(run_at) FROM duly.scheduled), (SELECT min(paused_until) FROM duly.gates WHERE paused_at IS NOT NULL)) - :now
+-- name: next_due [postgres] How long until the next scheduled job is due, a gate opens, or a key; nothing if a job with a key has just come.
+SELECT LEAST((SELECT min(run_at) FROM duly.scheduled), (SELECT min(paused_until) FROM duly.gates WHERE paused_at IS NOT NULL),
+             (SELECT min(blocked_until) FROM duly.gates WHERE blocked_until IS NOT NULL),
+             (SELECT min(opens_at) FROM duly.keys WHERE opens_at IS NOT NULL),
+             (SELECT 0 FROM duly.parked WHERE reason = 'arrived' LIMIT 1)) - :now
 
--- name: next_due [sqlite] How long until the next scheduled job is due, or a pause is over.
+-- name: next_due [sqlite] How long until the next scheduled job is due, a gate opens, or a key; nothing if a job with a key has just come.
 SELECT min(at) - :now FROM (
     SELECT min(run_at) AS at FROM duly.scheduled
-    UNION ALL SELECT min(paused_until) FROM duly.gates WHERE paused_at IS NOT NULL)
+    UNION ALL SELECT min(paused_until) FROM duly.gates WHERE paused_at IS NOT NULL
+    UNION ALL SELECT min(blocked_until) FROM duly.gates WHERE blocked_until IS NOT NULL
+    UNION ALL SELECT min(opens_at) FROM duly.keys WHERE opens_at IS NOT NULL
+    UNION ALL SELECT * FROM (SELECT 0 FROM duly.parked WHERE reason = 'arrived' LIMIT 1))

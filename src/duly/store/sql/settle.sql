@@ -166,13 +166,13 @@ ON r.id = json_extract(b.value, '$[0]') AND r.token = json_extract(b.value, '$[1
 -- name: renew [postgres] Extend leases; says which (id, token) pairs still hold. A lapsed lease on a limited task does not: its slot may be taken.
 UPDATE duly.running r SET leased_until = :lease_now + :lease_us::bigint
 FROM unnest(:ids::uuid[], :tokens::bigint[]) AS b(id, token)
-WHERE r.id = b.id AND r.token = b.token AND (NOT r.limited OR r.leased_until > :lease_now)
+WHERE r.id = b.id AND r.token = b.token AND (r.limited = 0 OR r.leased_until > :lease_now)
 RETURNING r.id, r.cancel_at
 
 -- name: renew [sqlite] Extend leases; says which (id, token) pairs still hold. A lapsed lease on a limited task does not: its slot may be taken.
 UPDATE duly.running SET leased_until = :lease_now + :lease_us
 WHERE (id, token) IN (SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(:batch))
-  AND (NOT limited OR leased_until > :lease_now)
+  AND (limited = 0 OR leased_until > :lease_now)
 RETURNING id, cancel_at
 
 -- name: cancel_requests Which of a worker's jobs have been asked to stop.

@@ -38,12 +38,8 @@ def choice(*words: str) -> Schema:
 
 def array(of: Schema, most: int | None = None, least: int = 0) -> Schema:
     """A list."""
-    return {
-        "type": "array",
-        "items": of,
-        **({} if most is None else {"maxItems": most}),
-        **({"minItems": least} if least else {}),
-    }
+    bounds = {"minItems": least or None, "maxItems": most}
+    return {"type": "array", "items": of, **{name: n for name, n in bounds.items() if n is not None}}
 
 
 def obj(*required: str, **fields: Schema) -> Schema:
@@ -108,6 +104,8 @@ def check(schema: Schema, value: Any, where: str) -> Any:
             return _checked_list(schema, value, where)
         case dict():
             return _checked_object(schema, value, where)
+        case _:
+            pass
     return value
 
 

@@ -173,7 +173,6 @@ SHAPES: Final[dict[str, Schema]] = {
         call=maybe(TEXT),
         queue=maybe(TEXT),
         priority=maybe(COUNT),
-        concurrency=maybe(COUNT),
         max_attempts=maybe(COUNT),
         paused=maybe(ref("Pause")),
     ),

@@ -125,7 +125,6 @@ def tasks(desk: Desk) -> dict[str, Any]:
                 "call": None if task is None else str(task.signature),
                 "queue": None if task is None else task.queue,
                 "priority": None if task is None else task.priority,
-                "concurrency": None if task is None else task.concurrency,
                 "max_attempts": None if task is None else task.retry.max_attempts,
                 "paused": _pause(pauses.get(name)),
             }

@@ -1,4 +1,4 @@
-"""Users of the settings: `NAME:SCOPES[@TENANT]:HASH`, where the hash is scrypt and made by `duly tokens hash-password`."""
+"""Users of the settings: `NAME:SCOPES[@TENANT]:HASH`, the hash by scrypt, made by `duly tokens hash-password`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Final
 
 from duly.domain.errors import ConfigurationError, InvalidOption
-from duly.web.principal import Principal
+from duly.domain.principal import Principal
 
 N, R, P, BYTES = 2**14, 8, 1, 32
 MOST_MEMORY: Final = 64 * 1024 * 1024

@@ -1,0 +1,117 @@
+"""The gates of a repository: what is paused, how much may run, start and wait, and how tenants share a queue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from duly.domain.limits import Gate, Limit, Says
+from duly.store import ops_gates, ops_limits
+from duly.store.call import Call, Op, Rows
+from duly.store.database import Database, Hint
+
+if TYPE_CHECKING:
+    from duly.domain.audit import Actor
+    from duly.domain.records import Pause
+
+
+class Gates:
+    """What can be done with gates. Safe to use from any thread."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    # -- pauses -----------------------------------------------------------------------------------------------
+
+    def pause(
+        self,
+        scope: str,
+        name: str,
+        *,
+        by: str | None,
+        reason: str | None,
+        until: int | None,
+        for_us: int | None,
+        actor: Actor | None = None,
+    ) -> None:
+        """Close a gate: from now on no claim takes a job of that queue, task or tenant."""
+        self._database.write(
+            lambda: ops_gates.pause(scope, name, by=by, reason=reason, until=until, for_us=for_us, actor=actor)
+        )
+        if until is not None or for_us is not None:
+            self._database.poke(Hint("due"))
+
+    def resume(self, scope: str, name: str, *, actor: Actor | None = None) -> bool:
+        """Open a gate. Returns whether it was closed."""
+        was = self._database.write(lambda: ops_gates.resume(scope, name, actor=actor))
+        self._database.poke(Hint("look"))
+        return was
+
+    def paused(self) -> list[Pause]:
+        """What is paused at this moment."""
+        return self._database.read(ops_gates.paused)
+
+    def reopen(self) -> bool:
+        """Open the gates whose time is over. Returns whether there were any."""
+        if not self._database.read(lambda: _rows(Call("any_pause_over"))):
+            return False
+        return self._database.write(ops_gates.reopen)
+
+    # -- shares -----------------------------------------------------------------------------------------------
+
+    def weights(self) -> dict[str, float]:
+        """How much of a shared queue tenants may have; those not named have 1."""
+        return self._database.read(ops_gates.weights)
+
+    def set_weight(self, tenant: str, weight: float, *, actor: Actor | None = None) -> None:
+        """Say how much of a shared queue a tenant may have."""
+        self._database.write(lambda: ops_gates.set_weight(tenant, weight, actor=actor))
+        self._database.poke(Hint("gates"))
+
+    def unfair_queues(self) -> set[str]:
+        """The queues in which tenants do not take turns."""
+        return self._database.read(ops_gates.unfair_queues)
+
+    def set_fair(self, queue: str, fair: bool, *, actor: Actor | None = None) -> None:
+        """Say whether tenants take turns in a queue."""
+        self._database.write(lambda: ops_gates.set_fair(queue, fair, actor=actor))
+        self._database.poke(Hint("gates"))
+
+    # -- limits -----------------------------------------------------------------------------------------------
+
+    def limits(self) -> list[Limit]:
+        """Everything that is limited: how many may run, start or wait."""
+        return self._database.read(ops_limits.limits)
+
+    def set_limit(self, scope: str, name: str, says: Says, *, actor: Actor | None = None) -> Says:
+        """State a limit by hand: it holds whatever the code declares. Returns what was said before."""
+        before = self._database.write(lambda: ops_limits.set_by_hand(scope, name, says, actor=actor))
+        self._database.poke(Hint("gates"))
+        return before
+
+    def unset_limit(self, scope: str, name: str, *, actor: Actor | None = None) -> Says:
+        """Take back what was said by hand: what the code declares holds again. Returns what is said now."""
+        says = self._database.write(lambda: ops_limits.unset(scope, name, actor=actor))
+        self._database.poke(Hint("gates"))
+        return says
+
+    def declare(self, wanted: Iterable[tuple[Gate, Says]]) -> None:
+        """Make true what the code says of its tasks, unless somebody said otherwise by hand."""
+        wanted = sorted(wanted)  # one order for all processes: no deadlock
+        if wanted:
+            self._database.write(lambda: ops_limits.declare(wanted))
+            self._database.poke(Hint("gates"))
+
+    def stamp(self, age_us: int = ops_limits.STAMP_AFTER_US) -> int:
+        """Mark the runs under limits that are new. Returns how many limits there were."""
+        if not self._database.read(lambda: _rows(Call("unstamped", {"age_us": age_us}))):
+            return 0
+        return self._database.write(lambda: ops_limits.stamp(age_us))
+
+    def opens_in_us(self, gates: Sequence[Gate]) -> int | None:
+        """Microseconds until the rates of these gates let one start; None if it is not a rate that they wait for."""
+        return self._database.read(lambda: ops_limits.opens_in(gates))
+
+
+def _rows(call: Call) -> Op[Rows]:
+    return (yield call)

@@ -1,0 +1,111 @@
+-- duly 0005: limits, rates and quotas. A gate says how many may run at once (slots), how many may start in a time (rate_n in
+-- rate_us: a bucket that holds `burst`, or with no burst a number for each minute or day), and how many may wait.
+-- Scopes: queue, task, tenant; minute and day are a tenant's quotas; keys says what holds for each key of a group.
+
+ALTER TABLE duly.gates DROP CONSTRAINT gates_scope_check;
+ALTER TABLE duly.gates
+    ADD CONSTRAINT gates_scope_check CHECK (scope IN ('queue', 'task', 'tenant', 'minute', 'day', 'keys')),
+    ADD COLUMN slots          integer CHECK (slots >= 0),
+    ADD COLUMN rate_n         integer CHECK (rate_n > 0),
+    ADD COLUMN rate_us        bigint CHECK (rate_us > 0),
+    ADD COLUMN burst          integer CHECK (burst > 0),
+    ADD COLUMN most_waiting   integer CHECK (most_waiting >= 0),
+    ADD COLUMN refuses        boolean NOT NULL DEFAULT false,
+    ADD COLUMN breaker        text,
+    ADD COLUMN meters_keys    boolean NOT NULL DEFAULT false,
+    ADD COLUMN by_hand        boolean NOT NULL DEFAULT false,
+    ADD COLUMN declared       text,
+    ADD COLUMN limited_at     bigint,
+    ADD COLUMN stamped        boolean NOT NULL DEFAULT false,
+    ADD COLUMN spent_until    bigint NOT NULL DEFAULT 0,
+    ADD COLUMN used           integer NOT NULL DEFAULT 0,
+    ADD COLUMN blocked_until  bigint,
+    ADD COLUMN blocked_reason text;
+INSERT INTO duly.gates (scope, name, slots, stamped) SELECT scope, name, slots, true FROM duly.limits
+ON CONFLICT (scope, name) DO UPDATE SET slots = excluded.slots, stamped = true;
+DROP TABLE duly.limits;
+CREATE INDEX gates_blocked ON duly.gates (blocked_until) WHERE blocked_until IS NOT NULL;
+
+-- Which limits a run is counted under: 1 its task's, 2 its queue's, 4 its tenant's.
+DROP INDEX duly.running_limited;
+ALTER TABLE duly.running ALTER COLUMN limited DROP DEFAULT;
+ALTER TABLE duly.running ALTER COLUMN limited TYPE smallint USING CASE WHEN limited THEN 1 ELSE 0 END;
+ALTER TABLE duly.running ALTER COLUMN limited SET DEFAULT 0;
+CREATE INDEX running_by_task ON duly.running (task, leased_until) WHERE limited & 1 <> 0;
+CREATE INDEX running_by_queue ON duly.running (queue, leased_until) WHERE limited & 2 <> 0;
+CREATE INDEX running_by_tenant ON duly.running (tenant, leased_until) WHERE limited & 4 <> 0;
+
+-- Keys: jobs with one key share the slots and the rate of that key. A job with a key is let into its lane only while there
+-- is room; before, it is parked ('arrived' until somebody has looked, then 'key'), by rank. What `admitted` names counts while
+-- it stands in waiting or running.
+ALTER TABLE duly.jobs ADD COLUMN limit_key text;
+CREATE INDEX jobs_by_limit_key ON duly.jobs (id) WHERE limit_key IS NOT NULL;
+ALTER TABLE duly.parked ADD COLUMN rank bigint;
+CREATE INDEX parked_by_key ON duly.parked (mark COLLATE "C", rank, id) WHERE rank IS NOT NULL;
+CREATE TABLE duly.admitted (
+    key    text COLLATE "C" NOT NULL,
+    job_id uuid NOT NULL,
+    PRIMARY KEY (key, job_id)
+);
+CREATE TABLE duly.keys (
+    name           text COLLATE "C" PRIMARY KEY,
+    slots          integer CHECK (slots >= 0),
+    rate_n         integer CHECK (rate_n > 0),
+    rate_us        bigint CHECK (rate_us > 0),
+    burst          integer CHECK (burst > 0),
+    spent_until    bigint NOT NULL DEFAULT 0,
+    opens_at       bigint,
+    breaker_state  text CHECK (breaker_state IN ('open', 'probing')),
+    opened         smallint NOT NULL DEFAULT 0,
+    counting_since bigint,
+    tries          integer NOT NULL DEFAULT 0,
+    failures       integer NOT NULL DEFAULT 0,
+    blocked_until  bigint,
+    blocked_reason text,
+    paused_at      bigint,
+    paused_until   bigint,
+    paused_by      text,
+    paused_reason  text
+);
+CREATE INDEX keys_by_opening ON duly.keys (opens_at) WHERE opens_at IS NOT NULL;
+
+-- Hold some gates, in one order for all, and say how many jobs may start through all of them now. Each statement in here sees
+-- what was committed before it: the counts come after the locks.
+CREATE FUNCTION duly.gate_room(
+    held_scopes text[], held_names text[], most integer, now_us bigint, lease_now bigint,
+    OUT n integer, OUT at_us bigint
+) LANGUAGE plpgsql AS $$
+DECLARE
+    gate record;
+    live integer;
+BEGIN
+    n := most;
+    PERFORM 1 FROM duly.gates g JOIN unnest(held_scopes, held_names) AS h(scope, name) ON g.scope = h.scope AND g.name = h.name
+    ORDER BY g.scope, g.name FOR UPDATE OF g;
+    at_us := now_us + (extract(epoch FROM clock_timestamp() - statement_timestamp()) * 1000000)::bigint;
+    FOR gate IN
+        SELECT g.* FROM unnest(held_scopes, held_names) AS h(scope, name) JOIN duly.gates g ON g.scope = h.scope AND g.name = h.name
+    LOOP
+        IF gate.slots IS NOT NULL THEN
+            CASE
+                WHEN gate.scope = 'task' AND gate.stamped THEN
+                    SELECT count(*) INTO live FROM duly.running WHERE task = gate.name AND limited & 1 <> 0 AND leased_until > lease_now;
+                WHEN gate.scope = 'queue' AND gate.stamped THEN
+                    SELECT count(*) INTO live FROM duly.running WHERE queue = gate.name AND limited & 2 <> 0 AND leased_until > lease_now;
+                WHEN gate.scope = 'tenant' AND gate.stamped THEN
+                    SELECT count(*) INTO live FROM duly.running WHERE tenant = gate.name AND limited & 4 <> 0 AND leased_until > lease_now;
+                ELSE
+                    SELECT count(*) INTO live FROM duly.running WHERE leased_until > lease_now
+                        AND CASE gate.scope WHEN 'task' THEN task WHEN 'queue' THEN queue ELSE tenant END = gate.name;
+            END CASE;
+            n := LEAST(n, gate.slots - live);
+        END IF;
+        IF gate.rate_n IS NOT NULL AND NOT gate.refuses THEN
+            n := LEAST(n, CASE
+                WHEN gate.burst IS NULL THEN gate.rate_n - CASE WHEN gate.spent_until = at_us - at_us % gate.rate_us THEN gate.used ELSE 0 END
+                ELSE floor(gate.burst - GREATEST(gate.spent_until - at_us, 0)::numeric * gate.rate_n / gate.rate_us)::integer END);
+        END IF;
+    END LOOP;
+    n := GREATEST(n, 0);
+END
+$$;

@@ -1,0 +1,70 @@
+-- name: limits What is limited: every gate with slots or a rate, and what holds for the keys of each group.
+SELECT scope, name, slots, rate_n, rate_us, burst, most_waiting, refuses, breaker, meters_keys, by_hand, stamped, spent_until, used,
+       blocked_until, blocked_reason, paused_at, paused_until, limited_at
+FROM duly.gates
+WHERE slots IS NOT NULL OR rate_n IS NOT NULL OR most_waiting IS NOT NULL OR meters_keys OR breaker IS NOT NULL OR blocked_until IS NOT NULL
+ORDER BY scope, name
+
+-- name: lock_gate [postgres] Hold a gate, if there is one; says what it says and what the code declared.
+SELECT slots, rate_n, rate_us, burst, most_waiting, refuses, breaker, meters_keys, by_hand, declared FROM duly.gates
+WHERE scope = :scope::text AND name = :name::text FOR UPDATE
+
+-- name: lock_gate [sqlite] What a gate says and what the code declared.
+SELECT slots, rate_n, rate_us, burst, most_waiting, refuses, breaker, meters_keys, by_hand, declared FROM duly.gates
+WHERE scope = :scope AND name = :name
+
+-- name: declared_gates The gates of which the code has said something.
+SELECT scope, name FROM duly.gates WHERE declared IS NOT NULL
+
+-- name: write_gate State what a gate says. With other slots than before, runs under way must be found by what they are first.
+INSERT INTO duly.gates (scope, name, slots, rate_n, rate_us, burst, most_waiting, refuses, breaker, meters_keys, by_hand, declared, limited_at)
+VALUES (:scope::text, :name::text, :slots::integer, :rate_n::integer, :rate_us::bigint, :burst::integer, :most_waiting::integer,
+        :refuses::boolean, :breaker::text, :meters_keys::boolean, :by_hand::boolean, :declared::text, :now)
+ON CONFLICT (scope, name) DO UPDATE SET
+    slots = excluded.slots, rate_n = excluded.rate_n, rate_us = excluded.rate_us, burst = excluded.burst,
+    most_waiting = excluded.most_waiting, refuses = excluded.refuses, breaker = excluded.breaker, meters_keys = excluded.meters_keys,
+    by_hand = excluded.by_hand, declared = excluded.declared,
+    stamped = CASE WHEN duly.gates.slots IS NULL THEN false ELSE duly.gates.stamped END,
+    limited_at = CASE WHEN duly.gates.slots IS NULL THEN :now ELSE duly.gates.limited_at END,
+    spent_until = CASE WHEN COALESCE(duly.gates.rate_us, 0) = COALESCE(excluded.rate_us, 0) THEN duly.gates.spent_until ELSE 0 END
+
+-- name: forget_gate A gate that says nothing any more.
+DELETE FROM duly.gates
+WHERE scope = :scope::text AND name = :name::text AND slots IS NULL AND rate_n IS NULL AND most_waiting IS NULL AND breaker IS NULL
+  AND NOT meters_keys AND paused_at IS NULL AND blocked_until IS NULL AND declared IS NULL
+
+-- name: unstamped Limits that are older than any claim that may not have known of them, and whose runs are not all marked.
+SELECT scope, name, limited_at FROM duly.gates WHERE slots IS NOT NULL AND NOT stamped AND limited_at <= :now - :age_us::bigint LIMIT 100
+
+-- name: stamp_running Mark the runs that are counted under a limit.
+UPDATE duly.running SET limited = limited | :bit::smallint
+WHERE CASE :scope::text WHEN 'task' THEN task WHEN 'queue' THEN queue ELSE tenant END = :name::text AND limited & :bit::smallint = 0
+
+-- name: stamped All runs under a limit are marked: from now on they are found by their mark.
+UPDATE duly.gates SET stamped = true WHERE scope = :scope::text AND name = :name::text AND limited_at = :limited_at::bigint
+
+-- name: gate_now [sqlite] A gate that is held, and how many live leases it has.
+SELECT g.slots, g.rate_n, g.rate_us, g.burst, g.spent_until, g.used, :now,
+       CASE WHEN g.slots IS NULL THEN 0
+            WHEN NOT g.stamped THEN (SELECT count(*) FROM duly.running r WHERE r.leased_until > :lease_now
+                 AND CASE :scope WHEN 'task' THEN r.task WHEN 'queue' THEN r.queue ELSE r.tenant END = :name)
+            WHEN :scope = 'task' THEN (SELECT count(*) FROM duly.running r WHERE r.task = :name AND r.limited & 1 <> 0 AND r.leased_until > :lease_now)
+            WHEN :scope = 'queue' THEN (SELECT count(*) FROM duly.running r WHERE r.queue = :name AND r.limited & 2 <> 0 AND r.leased_until > :lease_now)
+            ELSE (SELECT count(*) FROM duly.running r WHERE r.tenant = :name AND r.limited & 4 <> 0 AND r.leased_until > :lease_now) END
+FROM duly.gates g WHERE g.scope = :scope AND g.name = :name AND (g.slots IS NOT NULL OR (g.rate_n IS NOT NULL AND NOT g.refuses))
+
+-- name: spend_rate [sqlite] What starts now is taken off a rate.
+UPDATE duly.gates SET
+    spent_until = CASE WHEN burst IS NULL THEN :now - :now % rate_us ELSE max(spent_until, :now) + (:n * rate_us + rate_n - 1) / rate_n END,
+    used = CASE WHEN burst IS NOT NULL THEN 0 WHEN spent_until = :now - :now % rate_us THEN used + :n ELSE :n END
+WHERE scope = :scope AND name = :name AND rate_n IS NOT NULL AND NOT refuses
+
+-- name: spend_keys [sqlite] What starts now is taken off the rates of the jobs' keys.
+UPDATE duly.keys SET spent_until = max(spent_until, :now) + (s.n * rate_us + rate_n - 1) / rate_n
+FROM (SELECT j.limit_key AS name, count(*) AS n FROM json_each(:ids) e CROSS JOIN duly.jobs j ON j.id = e.value
+      WHERE j.limit_key IS NOT NULL GROUP BY j.limit_key) s
+WHERE duly.keys.name = s.name AND rate_n IS NOT NULL
+
+-- name: gate_rate The rate of a gate, and what of it is spent.
+SELECT rate_n, rate_us, burst, spent_until, used, :now FROM duly.gates
+WHERE scope = :scope::text AND name = :name::text AND rate_n IS NOT NULL AND NOT refuses

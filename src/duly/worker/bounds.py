@@ -1,0 +1,108 @@
+"""What this worker believes about limits, weights and fairness: only a belief, by which it asks for what it may get.
+
+Each claim is checked by the database against what holds at that moment; a worker that is behind claims too little,
+never too much. What is known here is read again when somebody says so, when a claim gave nothing, and now and then.
+"""
+
+from __future__ import annotations
+
+import time
+
+from duly.domain.limits import Gate, Limit
+from duly.store.gates import Gates
+
+READ_AT_MOST = 1.0
+TIGHT = 1.0
+"""How long after a claim that got less than asked a limit is taken to be full: only free slots are claimed for."""
+
+Bound = tuple[Gate, ...]
+"""The limits that bind a lane, in the order in which all hold them; none for most lanes."""
+
+
+class Bounds:
+    """Limits, weights and fairness as last read."""
+
+    def __init__(self, gates: Gates) -> None:
+        self._gates = gates
+        self._limits: dict[Gate, Limit] = {}
+        self._bound: dict[tuple[str, str, str], Bound] = {}
+        self._tight: dict[Bound, float] = {}
+        self._opens: dict[Bound, float] = {}
+        self._stale = True
+        self._read_at = float("-inf")
+        self.weights: dict[str, float] = {}
+        self._unfair: set[str] = set()
+        self.rank_alone = False
+        """Whether tenants take no turns, whatever the queues say."""
+
+    def forget(self) -> None:
+        """Something may have changed: read again before the next claim."""
+        self._stale = True
+        self._opens.clear()
+
+    def doubt(self) -> None:
+        """A claim found nothing where there should have been something: read again, at most once a second."""
+        if time.monotonic() - self._read_at >= READ_AT_MOST:
+            self._stale = True
+
+    def refresh(self) -> None:
+        """Read if what we know may be out of date."""
+        if self._stale:
+            self._stale = False
+            self.weights, self._unfair = self._gates.weights(), self._gates.unfair_queues()
+            self._limits = {limit.gate: limit for limit in self._gates.limits() if limit.binds_claims}
+            self._bound = {}
+            self._tight = {}
+            self._read_at = time.monotonic()
+
+    def shared(self, queue: str) -> bool:
+        """Whether tenants take turns in a queue."""
+        return not self.rank_alone and queue not in self._unfair
+
+    def of(self, queue: str, tenant: str, task: str) -> Bound:
+        """The limits that bind a lane."""
+        if not self._limits:
+            return ()
+        key = (queue, tenant, task)
+        bound = self._bound.get(key)
+        if bound is None:
+            gates = (("day", tenant), ("minute", tenant), ("queue", queue), ("task", task), ("tenant", tenant))
+            bound = self._bound[key] = tuple(gate for gate in gates if gate in self._limits)
+        return bound
+
+    def most(self, bound: Bound, free: int, room: int) -> int:
+        """How many to ask for: no more than the limits ever allow; with a rate or a full limit, no supply ahead."""
+        says = [self._limits[gate].says for gate in bound if gate in self._limits]
+        slots = min((each.slots for each in says if each.slots is not None), default=room)
+        rated = any(each.rate_n is not None or each.meters_keys for each in says)
+        if rated or time.monotonic() < self._tight.get(bound, 0.0):
+            room = min(room, free)
+        elif slots < room:
+            room = min(room, max(1, free))
+        return min(room, slots)
+
+    def gave(self, bound: Bound, asked: int, got: int) -> None:
+        """Learn from a claim. One that got less than it asked for may have met a full limit, or a rate used up."""
+        if got >= asked:
+            return
+        self._tight[bound] = time.monotonic() + TIGHT
+        if any(self._limits[gate].says.rate_n is not None for gate in bound if gate in self._limits):
+            wait = self._gates.opens_in_us(bound)
+            if wait is not None:
+                self._opens[bound] = time.monotonic() + wait / 1e6
+
+    def shut(self, bound: Bound) -> bool:
+        """Whether a rate is known to be used up at this moment."""
+        return bound in self._opens
+
+    def one_opens(self, now: float) -> bool:
+        """Whether a rate that was used up lets one start again by now."""
+        over = [bound for bound, opens in self._opens.items() if opens <= now]
+        for bound in over:
+            del self._opens[bound]
+        return bool(over)
+
+    @property
+    def opens_at(self) -> float:
+        """When, on the monotonic clock, the first rate that was used up lets one start again."""
+        return min(self._opens.values(), default=float("inf"))
