@@ -46,7 +46,7 @@ class Seeded:
         def build(month: str, pages: int = 40) -> str:
             for page in range(pages):
                 current_job().progress(page / pages, f"page {page + 1} of {pages}")
-                if over.wait(0.4) or current_job().cancelled:
+                if current_job().wait_cancelled(0.1) or over.wait(0.3):
                     return f"{month}: {page} pages"
             return month
 
@@ -101,7 +101,7 @@ class Seeded:
     @contextmanager
     def working(self) -> Iterator[None]:
         """A worker that runs them, until all that can end has."""
-        with self.jobs.worker(["default", "mail", "crawl", "reports"], concurrency=4, grace=2):
+        with self.jobs.worker(["default", "mail", "crawl", "reports"], grace=2):
             eventually(self._settled, within=30)
             for _ in range(3):
                 for name in ("daily", "feed", "broken"):

@@ -60,11 +60,11 @@ class Watched(NamedTuple):
 
 
 class Failing(NamedTuple):
-    """A task that failed in the last hour."""
+    """A task of which jobs failed for good in the last hour; how many, and how many runs failed of how many."""
 
     task: str
+    ended: int
     failed: int
-    retried: int
     runs: int
 
 

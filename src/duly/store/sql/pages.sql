@@ -16,10 +16,10 @@ SELECT queue, period_at, sum(runs)::bigint, sum(failed)::bigint
 FROM duly.rollups WHERE period_us = 60000000 AND period_at >= :from_at::bigint AND (:tenant::text IS NULL OR tenant = :tenant::text)
 GROUP BY queue, period_at ORDER BY queue, period_at
 
--- name: page_failing Which tasks failed from a time on, most often first.
-SELECT task, sum(failed)::bigint, sum(retried)::bigint, sum(runs)::bigint
+-- name: page_failing Of which tasks jobs failed for good from a time on, most first.
+SELECT task, (sum(failed) + sum(crashed) - sum(retried))::bigint, sum(failed)::bigint, sum(runs)::bigint
 FROM duly.rollups WHERE period_us = 60000000 AND period_at >= :from_at::bigint AND (:tenant::text IS NULL OR tenant = :tenant::text)
-GROUP BY task HAVING sum(failed) > 0 ORDER BY 2 DESC, 1 LIMIT :n::integer
+GROUP BY task HAVING sum(failed) + sum(crashed) > sum(retried) ORDER BY 2 DESC, 1 LIMIT :n::integer
 
 -- name: page_parked How many jobs are parked, by reason.
 SELECT reason, count(*) FROM duly.parked WHERE (:tenant::text IS NULL OR tenant = :tenant::text) GROUP BY reason ORDER BY reason

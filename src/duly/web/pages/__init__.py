@@ -1,4 +1,4 @@
-"""The HTML pages. `routes` is called once, when the application is made; how one is written: docs/decisions/0014-web.md."""
+"""The HTML pages. `routes` is called once, when the application is made. See docs/decisions/0014-web.md."""
 
 from __future__ import annotations
 

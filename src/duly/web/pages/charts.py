@@ -1,4 +1,4 @@
-"""Charts as SVG, drawn on the server: shapes only. Words and numbers stand beside them as text, so that they can be read.
+"""Charts as SVG, drawn on the server: shapes only. Words and numbers stand beside them as text.
 
 A chart is stretched to the width it is given; strokes keep theirs. Colours are classes of the stylesheet.
 """
@@ -13,7 +13,8 @@ from markupsafe import Markup
 
 WIDTH, HEIGHT = 600.0, 100.0
 _OPEN = Markup(
-    '<svg class="chart {}" viewBox="0 0 600 100" preserveAspectRatio="none" role="img" aria-label="{}" focusable="false">'
+    '<svg class="chart {}" viewBox="0 0 600 100" preserveAspectRatio="none" role="img" aria-label="{}" '
+    'focusable="false">'
 )
 _CLOSE = Markup("</svg>")
 _RECT = Markup('<rect class="{}" x="{:.2f}" y="{:.2f}" width="{:.2f}" height="{:.2f}">{}</rect>')
@@ -36,11 +37,11 @@ class Bar(NamedTuple):
 
 
 def nice(value: float) -> float:
-    """The next round number at or above: 1, 2 or 5 times a power of ten."""
+    """The next round number at or above."""
     if value <= 1:
         return 1
-    power = 10 ** math.floor(math.log10(value))
-    return next(step * power for step in (1, 2, 5, 10) if step * power >= value)
+    power = 10.0 ** math.floor(math.log10(value))
+    return next(step * power for step in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if step * power >= value)
 
 
 def bars(data: Sequence[Bar], label: str, *, top: float | None = None, kind: str = "") -> Markup:

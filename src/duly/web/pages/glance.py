@@ -1,4 +1,4 @@
-"""What a snapshot means to somebody who looks at a page: figures, charts, and what needs attention. Pure, no database."""
+"""What a snapshot means on each page: what it shows, and the parts of it that change. No database here."""
 
 from __future__ import annotations
 
@@ -7,18 +7,16 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from duly.admin import SILENCE_US
-from duly.domain.records import MINUTE_US, WorkerRecord
-from duly.store.ops_pages import Minute, Snapshot
-from duly.web.pages import charts, waits, words
-from duly.web.pages.charts import Bar, Series
+from duly.domain.records import MINUTE_US
+from duly.store.ops_pages import Snapshot
+from duly.web.pages import charts, words
+from duly.web.pages.attention import attention
+from duly.web.pages.figures import alive, for_good, grouped, oldest, rate, rate_text, states, total, whole_hour
 from duly.web.pages.live import LOOK_BACK, Sample
 from duly.web.pages.shell import templates
-from duly.worker.identity import is_gone
+from duly.web.pages.trends import trends
 
 SHOWN_RUNNING = 8
-LATE = 300.0
-"""A job that waits longer than these seconds is worth a look."""
 
 
 def live_parts(page: str, prefix: str, snapshot: Snapshot, samples: Sequence[Sample]) -> dict[str, Any]:
@@ -52,64 +50,6 @@ def piece(template: str, prefix: str, values: dict[str, Any]) -> str:
     return templates.get_template(template).render(prefix=prefix, link=link, **values)
 
 
-# -- figures ----------------------------------------------------------------------------------------------------------
-
-
-def total(rows: Sequence[tuple[str, str, str, int, int]]) -> int:
-    """How many jobs these are."""
-    return sum(row[3] for row in rows)
-
-
-def states(snapshot: Snapshot) -> dict[str, int | None]:
-    """How many jobs are in each state; of those that ended up to a bound, and for one tenant unknown."""
-    return {
-        "scheduled": total(snapshot.scheduled),
-        "queued": total(snapshot.waiting) + sum(snapshot.parked.values()),
-        "running": total(snapshot.running),
-        **{state: snapshot.ended.get(state) for state in ("succeeded", "failed", "cancelled")},
-    }
-
-
-def alive(worker: WorkerRecord) -> bool:
-    """Whether a worker lives, as far as can be told from here."""
-    return worker.silent_us <= worker.lease_us + SILENCE_US and not is_gone(worker.process)
-
-
-def grouped(snapshot: Snapshot, column: int) -> dict[str, dict[str, int]]:
-    """How many jobs wait, run and are scheduled, by queue (0), tenant (1) or task (2)."""
-    found: dict[str, dict[str, int]] = defaultdict(lambda: {"waiting": 0, "running": 0, "scheduled": 0})
-    for place in ("waiting", "running", "scheduled"):
-        for row in getattr(snapshot, place):
-            found[str(row[column])][place] += row[3]
-    return dict(found)
-
-
-def oldest(snapshot: Snapshot, queue: str | None = None) -> float | None:
-    """How many seconds the job waits that waits longest."""
-    due = [row[4] for row in snapshot.waiting if queue is None or row[0] == queue]
-    return max(0.0, (snapshot.now - min(due)) / 1e6) if due else None
-
-
-def whole_hour(snapshot: Snapshot) -> list[Minute]:
-    """The last minutes, with those in which nothing ran."""
-    known = {minute.at: minute for minute in snapshot.minutes}
-    last = snapshot.now // MINUTE_US * MINUTE_US
-    nothing = (0,) * len(waits.STEPS)
-    starts = range(last - (LOOK_BACK - 1) * MINUTE_US, last + 1, MINUTE_US)
-    return [known.get(at) or Minute(at, 0, 0, 0, 0, 0, nothing) for at in starts]
-
-
-def rate_text(per_minute: float) -> str:
-    """How many a minute."""
-    return f"{per_minute:,.1f}/min" if 0 < per_minute < 10 else f"{per_minute:,.0f}/min"
-
-
-def rate(counts: Sequence[int], now: int) -> float:
-    """Runs a minute, from the minute under way and the two before it."""
-    part = (now % MINUTE_US) / MINUTE_US
-    return sum(counts[-3:]) / (2 + part) if counts else 0.0
-
-
 # -- overview ---------------------------------------------------------------------------------------------------------
 
 
@@ -117,7 +57,6 @@ def overview(snapshot: Snapshot, samples: Sequence[Sample]) -> dict[str, Any]:
     """Everything of the first page."""
     minutes = whole_hour(snapshot)
     living = [worker for worker in snapshot.workers if alive(worker)]
-    lost = sum(minute.failed + minute.crashed for minute in minutes)
     return {
         "tiles": {
             "waiting": total(snapshot.waiting),
@@ -127,159 +66,21 @@ def overview(snapshot: Snapshot, samples: Sequence[Sample]) -> dict[str, Any]:
             "slots": sum(worker.slots for worker in living),
             "scheduled": total(snapshot.scheduled),
             "next_due": min((row[4] for row in snapshot.scheduled), default=None),
-            "failed_hour": sum(minute.failed for minute in minutes),
+            "failed_hour": sum(map(for_good, minutes)),
             "failed": snapshot.ended.get("failed"),
             "workers": len(living),
             "rate": rate_text(rate([minute.runs for minute in minutes], snapshot.now)),
-            "ran": sum(minute.runs for minute in minutes),
-            "lost": lost,
         },
         "attention": attention(snapshot, living),
-        "charts": [_throughput(minutes, snapshot), _depth(samples, snapshot), _failed(minutes), _waits(minutes)],
+        "charts": trends(snapshot, samples),
         "busy": snapshot.busy[:SHOWN_RUNNING],
         "more_busy": max(0, total(snapshot.running) - SHOWN_RUNNING),
         "now": snapshot.now,
-        "empty": not any((snapshot.waiting, snapshot.scheduled, snapshot.running, any(snapshot.ended.values()), snapshot.minutes)),
+        "empty": not any(
+            (snapshot.waiting, snapshot.scheduled, snapshot.running, any(snapshot.ended.values()), snapshot.minutes)
+        ),
         "only_tenant": snapshot.tenant,
     }
-
-
-def _clock(at: int) -> str:
-    return words.instant(at).strftime("%H:%M UTC")
-
-
-def _throughput(minutes: Sequence[Minute], snapshot: Snapshot) -> dict[str, Any]:
-    data = [
-        Bar(
-            (("succeeded", each.succeeded), ("other", max(0, each.runs - each.succeeded - each.failed)), ("failed", each.failed)),
-            f"{_clock(each.at)}: {each.runs:,} runs, {each.failed:,} failed",
-        )
-        for each in minutes
-    ]
-    now, ran = rate([each.runs for each in minutes], snapshot.now), sum(each.runs for each in minutes)
-    top = charts.nice(max(bar.total for bar in data))
-    return {
-        "title": "Throughput",
-        "value": rate_text(now),
-        "note": f"{words.number(ran)} runs in the last hour",
-        "svg": charts.bars(data, f"Runs in each of the last 60 minutes: {ran:,} in all, now {rate_text(now)}", top=top),
-        "top": words.number(top),
-        "key": (("succeeded", "succeeded"), ("other", "retried or other"), ("failed", "failed")),
-    }
-
-
-def _failed(minutes: Sequence[Minute]) -> dict[str, Any]:
-    data = [
-        Bar(
-            (("failed", each.failed), ("retried", each.retried)),
-            f"{_clock(each.at)}: {each.failed:,} failed for good, {each.retried:,} to be retried",
-        )
-        for each in minutes
-    ]
-    failed, runs = sum(each.failed for each in minutes), sum(each.runs for each in minutes)
-    retried = sum(each.retried for each in minutes)
-    top = charts.nice(max(bar.total for bar in data))
-    share = f"{failed / runs:.1%} of runs; " if runs else ""
-    return {
-        "title": "Failed",
-        "value": words.number(failed),
-        "note": f"{share}{words.number(retried)} retried in the last hour",
-        "svg": charts.bars(data, f"Failures in each of the last 60 minutes: {failed:,} for good, {retried:,} retried", top=top),
-        "top": words.number(top),
-        "key": (("failed", "failed for good"), ("retried", "retried")),
-    }
-
-
-def _waits(minutes: Sequence[Minute]) -> dict[str, Any]:
-    whole = waits.added([each.waits for each in minutes])
-    p50, p99 = waits.percentile(whole, 0.5), waits.percentile(whole, 0.99)
-    series = []
-    for name, share in (("p99", 0.99), ("p50", 0.5)):
-        points = [
-            (n / (len(minutes) - 1), waits.height(waits.percentile(each.waits, share)))
-            for n, each in enumerate(minutes)
-        ]
-        series.append(Series(name, points))
-    label = f"Time from due to start in each of the last 60 minutes: half within {words.span(p50)}, 99 % within {words.span(p99)}"
-    return {
-        "title": "Wait before start",
-        "value": words.span(p50),
-        "note": f"half waited no longer; 99 % no longer than {words.span(p99)}",
-        "svg": charts.lines(series, label),
-        "top": "1d",
-        "key": (("p50", "p50"), ("p99", "p99")),
-        "scale": "log scale from 1 ms",
-    }
-
-
-def _depth(samples: Sequence[Sample], snapshot: Snapshot) -> dict[str, Any]:
-    begin = snapshot.now - LOOK_BACK * MINUTE_US
-    top = charts.nice(max((max(each.waiting, each.running) for each in samples), default=1))
-    series = []
-    for name in ("waiting", "running"):
-        points: list[tuple[float, float | None]] = []
-        for n, each in enumerate(samples):
-            if n and each.at - samples[n - 1].at > 2 * MINUTE_US:
-                points.append((0.0, None))
-            points.append(((each.at - begin) / (LOOK_BACK * MINUTE_US), getattr(each, name) / top))
-        series.append(Series(name, points, filled=name == "waiting"))
-    waiting, running = total(snapshot.waiting), total(snapshot.running)
-    return {
-        "title": "Waiting and running",
-        "value": f"{words.number(waiting)} / {words.number(running)}",
-        "note": "waiting / running, while somebody looked",
-        "svg": charts.lines(series, f"Jobs that wait and run in the last 60 minutes: now {waiting:,} wait, {running:,} run"),
-        "top": words.number(top),
-        "key": (("waiting", "waiting"), ("running", "running")),
-    }
-
-
-# -- what needs attention ---------------------------------------------------------------------------------------------
-
-
-def attention(snapshot: Snapshot, living: Sequence[WorkerRecord]) -> list[dict[str, Any]]:
-    """What somebody should look at, worst first. Each: how bad, what, why, and where to look."""
-    found: list[dict[str, Any]] = []
-
-    def note(level: str, text: str, detail: str, path: str, **query: object) -> None:
-        found.append({"level": level, "text": text, "detail": detail, "path": path, "query": query})
-
-    waiting = total(snapshot.waiting)
-    if waiting and not living:
-        note("bad", "No worker is running", f"{words.plural(waiting, 'job')} wait. Start one: duly worker app.py", "/workers")
-    elif living:
-        for queue, task, n in _unknown(snapshot, living):
-            detail = f"{words.plural(n, 'job')} in queue {queue} wait for a worker that has this code"
-            note("bad", f"No live worker knows {task}", detail, "/jobs", state="queued", task=task, queue=queue)
-    for failing in snapshot.failing:
-        detail = f"of {words.plural(failing.runs, 'run')} in the last hour"
-        note("bad", f"{failing.task} failed {words.number(failing.failed)}×", detail, "/jobs", state="failed", task=failing.task)
-    for job in snapshot.troubled:
-        state = "" if job.enabled else " and was disabled"
-        text = f"Schedule {job.name or job.key or job.task} failed {job.failures}× in a row{state}"
-        note("bad", text, words.cut(job.disabled_reason or job.last_error), f"/schedules/{job.id}")
-    for reason, n in sorted(snapshot.parked.items()):
-        note("warn", f"{words.plural(n, 'job')} parked", f"held back: {reason}", "/jobs", state="queued")
-    late = oldest(snapshot)
-    if living and late is not None and late > LATE:
-        note("warn", f"The oldest job has waited {words.span(late)}", "more arrives than is run, or it is held back", "/queues")
-    for pause in snapshot.paused:
-        if snapshot.tenant is None or (pause.scope == "tenant" and pause.name == snapshot.tenant):
-            by = f"by {pause.by}" if pause.by else ""
-            detail = ", ".join(each for each in (by, pause.reason or "") if each) or "until somebody resumes it"
-            path = {"queue": "/queues", "tenant": "/tenants"}.get(pause.scope, "/queues")
-            note("warn", f"{pause.scope.capitalize()} {pause.name} is paused", detail, path)
-    return found
-
-
-def _unknown(snapshot: Snapshot, living: Sequence[WorkerRecord]) -> list[tuple[str, str, int]]:
-    """The queues and tasks of jobs that wait while no live worker could run them."""
-    pairs = [(set(json.loads(each.queues)), set(json.loads(each.tasks))) for each in living]
-    counts: dict[tuple[str, str], int] = defaultdict(int)
-    for queue, _, task, n, _ in snapshot.waiting:
-        if not any(queue in queues and task in tasks for queues, tasks in pairs):
-            counts[queue, task] += n
-    return [(queue, task, n) for (queue, task), n in sorted(counts.items())[:5]]
 
 
 # -- queues and workers -----------------------------------------------------------------------------------------------
@@ -333,4 +134,3 @@ def worker_lines(snapshot: Snapshot) -> list[dict[str, Any]]:
             }
         )
     return sorted(lines, key=lambda line: (not line["alive"], line["name"]))
-

@@ -11,9 +11,8 @@ from duly.web.desk import Desk
 from duly.web.errors import missing
 from duly.web.pages.jobs import whole
 from duly.web.pages.shell import call, desk_of, field, go_back, go_to, say, show
-from duly.web.service import enqueue
+from duly.web.service import enqueue, system
 from duly.web.service import jobs as verbs
-from duly.web.service import system
 
 MOST_RUNS: Final = 20
 MOST_DEEDS: Final = 50

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from duly.domain.states import State
 from duly.web.errors import invalid
 from duly.web.guard import form_of
-from duly.web.pages import glance, words
+from duly.web.pages import figures, words
 from duly.web.pages.live import hub_of, look
 from duly.web.pages.shell import call, desk_of, field, go_to, local, say, show
 from duly.web.service import bulk as verbs
@@ -41,7 +41,7 @@ async def jobs_page(request: Request) -> Response:
     cursor = request.query_params.get("after") or None
     snapshot = await look(request)
     found = await call(request, on_jobs.list_jobs, desk_of(request), Wanted(**filters), limit=PAGE, cursor=cursor)
-    names = {place: sorted(glance.grouped(snapshot, n)) for n, place in enumerate(("queue", "tenant", "task"))}
+    names = {place: sorted(figures.grouped(snapshot, n)) for n, place in enumerate(("queue", "tenant", "task"))}
     names["task"] = sorted({*names["task"], *desk_of(request).jobs.registry.tasks})
     return show(
         request,
@@ -55,7 +55,7 @@ async def jobs_page(request: Request) -> Response:
         narrowed=any(value for name, value in filters.items() if name != "state"),
         first=cursor is None,
         tabs=TABS,
-        counts=glance.states(snapshot),
+        counts=figures.states(snapshot),
         names=names,
         watch=",".join(each["id"] for each in found["items"]),
     )
@@ -112,5 +112,3 @@ def whole(text: str, name: str) -> int:
         return int(text)
     except ValueError:
         raise invalid(f"{name} must be a whole number, not {text[:50]!r}") from None
-
-

@@ -209,7 +209,9 @@ async def live(request: Request) -> Response:
     if hub.streams >= MOST_STREAMS:
         raise WebError(503, "too_many_streams", "too many tabs listen already", "ask /live.json instead")
     return StreamingResponse(
-        _stream(hub, tab), media_type="text/event-stream", headers={"x-accel-buffering": "no", "cache-control": "no-store"}
+        _stream(hub, tab),
+        media_type="text/event-stream",
+        headers={"x-accel-buffering": "no", "cache-control": "no-store"},
     )
 
 

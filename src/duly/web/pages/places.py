@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from duly.web.errors import invalid
-from duly.web.pages import charts, glance
+from duly.web.pages import charts, figures, glance
 from duly.web.pages.live import LOOK_BACK, look
 from duly.web.pages.shell import call, desk_of, field, go_back, say, show
 from duly.web.service import places as verbs
@@ -26,7 +26,7 @@ async def queues_page(request: Request) -> Response:
         line = lines.get(each["name"], NOTHING)
         each |= {name: line[name] for name in NOTHING}
         each["spark"] = charts.spark(line.get("minutes", [0] * LOOK_BACK), f"runs per minute of {each['name']}")
-        each["rate_text"] = glance.rate_text(each["rate"])
+        each["rate_text"] = figures.rate_text(each["rate"])
     tasks = [each for each in snapshot.paused if each.scope == "task"] if snapshot.tenant is None else []
     return show(request, "queues.html", current="queues", queues=found["items"], paused_tasks=tasks)
 
@@ -51,7 +51,10 @@ async def tenants_page(request: Request) -> Response:
 async def pause(request: Request) -> Response:
     """Pause a queue, a task or a tenant."""
     scope, name = await _gate(request)
-    options: dict[str, Any] = {"reason": await field(request, "reason"), "duration": await field(request, "for") or None}
+    options: dict[str, Any] = {
+        "reason": await field(request, "reason"),
+        "duration": await field(request, "for") or None,
+    }
     await call(request, verbs.pause, desk_of(request), scope, name, **options)
     say(request, f"The {scope} {name} is paused: nothing of it starts any more. What runs goes on to its end.")
     return await go_back(request)

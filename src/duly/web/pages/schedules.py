@@ -65,12 +65,16 @@ def strip(past: list[Past]) -> Any:
 def load_chart(load: dict[str, Any]) -> dict[str, Any]:
     """How many runs are planned in each of the next 24 hours."""
     bars = [
-        Bar((("planned", hour["ticks"]),), f"from {words.exact(hour['starts_at'])}: {words.plural(hour['ticks'], 'run')}")
+        Bar(
+            (("planned", hour["ticks"]),),
+            f"from {words.exact(hour['starts_at'])}: {words.plural(hour['ticks'], 'run')}",
+        )
         for hour in load["hours"]
     ]
     planned = sum(hour["ticks"] for hour in load["hours"])
     top = charts.nice(max((bar.total for bar in bars), default=1))
-    label = f"Runs planned in each of the next 24 hours: {planned:,} in all, at most {max(h['ticks'] for h in load['hours']):,} in an hour"
+    most = max((hour["ticks"] for hour in load["hours"]), default=0)
+    label = f"Runs planned in each of the next 24 hours: {planned:,} in all, at most {most:,} in an hour"
     return {
         "svg": charts.bars(bars, label, top=top),
         "planned": planned,

@@ -128,8 +128,9 @@ function applyJob(id, job) {
     if (before !== undefined && before !== job.stamp) refresh();
     return;
   }
-  const badge = $(`[data-badge="${id}"]`);
-  if (badge && badge.textContent !== job.state) { badge.textContent = job.state; badge.className = `badge ${job.state}`; }
+  for (const badge of all(`[data-badge="${id}"]`)) {
+    if (badge.textContent !== job.state) { badge.textContent = job.state; badge.className = `badge ${job.state}`; }
+  }
   const progress = $(`[data-progress="${id}"]`);
   if (progress && job.progress !== null) setText(progress, `${Math.floor(job.progress * 100)} %`);
 }
@@ -190,6 +191,7 @@ if (tickAll) {
   const count = () => {
     const n = ticks().filter((tick) => tick.checked).length;
     setText($("#ticked"), matching.checked ? "" : n ? `${n} ticked` : "none ticked");
+    $("#bulk-bar").classList.toggle("on", n > 0 || matching.checked);
     for (const button of all("#bulk-bar button")) button.disabled = !n && !matching.checked;
     tickAll.checked = n > 0 && n === ticks().length;
     tickAll.indeterminate = n > 0 && n < ticks().length;
