@@ -21,6 +21,7 @@ from duly.domain.text import safe_repr
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
+REDACTED: Final = ("password", "passwd", "secret", "token", "api_key", "authorization")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +51,7 @@ class Settings:
     include: tuple[str, ...] = ()
     allow_network_disk: bool = False
     notify: bool = True
-    redact: tuple[str, ...] = ("password", "passwd", "secret", "token", "api_key", "authorization")
+    redact: tuple[str, ...] = field(default=REDACTED, repr=False)
     token: str | None = field(default=None, repr=False)
     web_hosts: tuple[str, ...] = ()
     web_users: tuple[str, ...] = field(default=(), repr=False)

@@ -30,6 +30,25 @@ def can_serve() -> bool:
     return all(find_spec(name) is not None for name in ("starlette", "uvicorn", "jinja2"))
 
 
+def preload() -> None:
+    """Import all that serving takes, before the application's folder is where modules are looked for first."""
+    if not can_serve():
+        raise ConfigurationError(NEEDED)
+    import asyncio.base_events
+    import asyncio.runners  # noqa: F401
+
+    import uvicorn
+    from starlette.applications import Starlette
+
+    import duly.web
+    import duly.web.api.endpoint
+    import duly.web.login  # noqa: F401
+
+    config = uvicorn.Config(Starlette(), log_config=None, lifespan="off", ws="none")
+    config.load()
+    config.get_loop_factory()
+
+
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach an address."""
     if host == "localhost":
@@ -74,8 +93,6 @@ class Served:
     def __init__(
         self, app: Duly, listener: socket.socket, *, hosts: Iterable[str] = (), read_only: bool = False
     ) -> None:
-        if not can_serve():
-            raise ConfigurationError(NEEDED)
         import uvicorn
 
         from duly.web import create_app

@@ -12,7 +12,7 @@ from duly.cli.base import FAILED, OK, Command, wants_json
 from duly.cli.logs import say, set_up_logging
 from duly.cli.options import app_argument, include_option, schema_option, url_option
 from duly.cli.running import watching_signals
-from duly.cli.serving import HOST, NEEDED, PORT, Served, can_serve, is_loopback, listen
+from duly.cli.serving import HOST, PORT, Served, is_loopback, listen, preload
 from duly.cli.text import clean
 from duly.domain.errors import ConfigurationError
 
@@ -50,8 +50,7 @@ def web(
     It prints a link that lets you in once. Programs send a token: $DULY_TOKEN, or one that `duly tokens create` made.
     On an address that other machines can reach it wants such a credential, or does not start.
     """
-    if not can_serve():
-        raise ConfigurationError(NEEDED)
+    preload()
     if app is not None and url is None:
         opened = required_app(app, include).app
     else:

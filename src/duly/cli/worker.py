@@ -91,6 +91,10 @@ def worker(
     with watching_signals() as signals:
         if parent is not None:
             end_with_parent(parent, signal.SIGTERM)
+        if web_port is not None:
+            from duly.cli.serving import preload
+
+            preload()
         found = required_app(app, include)
         handler = set_up_logging(json=wants_json(), level=log_level)
         try:

@@ -16,7 +16,7 @@ from starlette.staticfiles import StaticFiles
 from duly.app import Duly
 from duly.domain.passwords import read_users
 from duly.web.auth import Auth, Credential, Keeper, Links
-from duly.web.desk import Desk, Threads
+from duly.web.desk import Desk, on_thread
 from duly.web.guard import CREDENTIAL, Guard
 from duly.web.handlers import HANDLERS
 from duly.web.options import LOOPBACK, MIB, Options
@@ -39,7 +39,6 @@ class Web:
         self.keeper = Keeper(self)
         self.links = Links()
         self.rates = Rates(options.rate, options.burst)
-        self.threads = Threads()
         self.hub = Hub(self)
 
     def now(self) -> float:
@@ -52,7 +51,7 @@ class Web:
 
     async def call(self, function: Any, *args: Any, **kwargs: Any) -> Any:
         """Call a verb, or anything that asks the database, without holding up the loop."""
-        return await self.threads.call(function, *args, **kwargs)
+        return await on_thread(function, *args, **kwargs)
 
 
 def web_of(request: Request) -> Web:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from anyio import CapacityLimiter, to_thread
+from anyio.lowlevel import RunVar
 
 from duly.app import Duly
 from duly.web.errors import forbidden
@@ -84,17 +85,17 @@ def verb(scope: Scope, *, everyone: bool = False) -> Callable[[Callable[Concaten
 
 
 _THREADS = 16
+_limiter: RunVar[CapacityLimiter] = RunVar("duly_web_threads")  # one for each event loop
 
 
-class Threads:
-    """Where verbs run: the store is synchronous, and must not hold up the loop."""
+async def on_thread(function: Callable[..., R], *args: Any, **kwargs: Any) -> R:
+    """Call what asks the database on a thread: the store is synchronous, and must not hold up the loop.
 
-    def __init__(self, most: int = _THREADS) -> None:
-        self._most = most
-        self._limiter: CapacityLimiter | None = None
-
-    async def call(self, function: Callable[..., R], *args: Any, **kwargs: Any) -> R:
-        """Call it on a thread and wait for it."""
-        if self._limiter is None:
-            self._limiter = CapacityLimiter(self._most)  # made inside a running loop
-        return await to_thread.run_sync(functools.partial(function, *args, **kwargs), limiter=self._limiter)
+    The threads are counted apart from those of the application in which we are mounted.
+    """
+    try:
+        limiter = _limiter.get()
+    except LookupError:
+        limiter = CapacityLimiter(_THREADS)
+        _limiter.set(limiter)
+    return await to_thread.run_sync(functools.partial(function, *args, **kwargs), limiter=limiter)

@@ -27,7 +27,12 @@ def routes() -> list[BaseRoute]:
         by_path[row.path][row.method] = row
     paths = sorted(by_path, key=lambda path: (path.count("{"), path))
     made: list[BaseRoute] = [Route("/api/openapi.json", _document, methods=["GET"])]
-    return made + [Route(path, _endpoint(by_path[path]), methods=list(by_path[path])) for path in paths]
+    return made + [Route(_pattern(path), _endpoint(by_path[path]), methods=list(by_path[path])) for path in paths]
+
+
+def _pattern(path: str) -> str:
+    """A path as Starlette matches it: an id is a UUID, so that /jobs/stats is none."""
+    return path.replace("{id}", "{id:uuid}")
 
 
 async def _document(request: Request) -> Response:
@@ -49,10 +54,10 @@ def _endpoint(rows: dict[str, Row]) -> Any:
     return endpoint
 
 
-def _path(row: Row, name: str, value: str) -> str:
+def _path(row: Row, name: str, value: object) -> str:
     schema = row.path_schemas.get(name)
-    if schema is None:
-        return value.lower()  # an id: whether there is such a thing is for the verb to say
+    if schema is None or not isinstance(value, str):
+        return str(value)  # an id: whether there is such a thing is for the verb to say
     try:
         return str(check(schema, value, name))
     except WebError:

@@ -30,10 +30,9 @@ def enqueue(desk: Desk, /, *, task: str, args: dict[str, Any] | None = None, **o
     return _answer(desk, job)
 
 
-@verb(Scope.ENQUEUE)
+@verb(Scope.OPERATE)
 def copy(desk: Desk, job_id: str) -> dict[str, Any]:
     """Store a new job with the task, arguments, queue, priority and tags of another. Its unique key is not taken."""
-    desk.need(Scope.READ)
     record = on_jobs.find(desk, job_id)
     options = {"queue": record.queue, "priority": record.priority, "tags": json.loads(record.tags or "[]")}
     if record.tenant:
