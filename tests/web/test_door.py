@@ -177,7 +177,17 @@ def test_what_is_open_names_nothing(lite: Duly) -> None:
     browser = Browser(serve(lite))
     assert browser.get("/healthz").json() == {"ok": True}
     assert browser.get("/login").status_code == 200
-    for path in ("/", "/jobs", "/api/openapi.json", "/nothing", "/metrics", "/api", "/docs", "//", "/static/../asgi.py"):
+    for path in (
+        "/",
+        "/jobs",
+        "/api/openapi.json",
+        "/nothing",
+        "/metrics",
+        "/api",
+        "/docs",
+        "//",
+        "/static/../asgi.py",
+    ):
         assert browser.get(path).status_code in (401, 404), path
     assert browser.get("/static/../asgi.py").status_code != 200
     assert browser.send("OPTIONS", "/api/admin/jobs", headers={"origin": "https://evil.test"}).status_code == 405
@@ -207,7 +217,9 @@ def test_each_scope_opens_what_it_should_and_no_more(lite: Duly, scope: str) -> 
 
 def test_the_rows_that_change_something_are_not_for_who_may_only_read() -> None:
     for row in ROWS:
-        assert (row.method == "GET") == (row.verb.scope == "read" or row.path == "/api/admin/tokens" and row.method == "GET")
+        assert (row.method == "GET") == (
+            row.verb.scope == "read" or row.path == "/api/admin/tokens" and row.method == "GET"
+        )
 
 
 def test_read_only_refuses_every_change_of_whoever(lite: Duly) -> None:
@@ -249,7 +261,9 @@ def test_getting_changes_nothing(lite: Duly) -> None:
 
 
 @pytest.mark.requirement("S3")
-@pytest.mark.parametrize("path", ["/healthz", "/login", "/api/admin/jobs", "/api/openapi.json", "/nothing", "/static/x"])
+@pytest.mark.parametrize(
+    "path", ["/healthz", "/login", "/api/admin/jobs", "/api/openapi.json", "/nothing", "/static/x"]
+)
 def test_every_answer_has_the_headers(lite_api: Browser, path: str) -> None:
     headers = lite_api.get(path).headers
     policy = headers["content-security-policy"]
@@ -366,7 +380,9 @@ def as_session_csrf(cookie: str) -> str:
     return Credential(Principal.make("x"), "session", True, cookie.partition("=")[2]).csrf_token
 
 
-@pytest.mark.parametrize("path", ["//evil.test", "https://evil.test", "/\\evil.test", "javascript:alert(1)", "", "/\n/x"])
+@pytest.mark.parametrize(
+    "path", ["//evil.test", "https://evil.test", "/\\evil.test", "javascript:alert(1)", "", "/\n/x"]
+)
 def test_signing_in_leads_to_no_other_site(lite: Duly, path: str) -> None:
     browser = Browser(serve(lite))
     form = {"password": TOKEN, "next": path}

@@ -17,6 +17,8 @@ from duly.web.pages.shell import templates
 from duly.web.pages.trends import trends
 
 SHOWN_RUNNING = 8
+OTHERWISE = {"waiting": "0", "running": "0", "scheduled": "0", "oldest": words.DASH, "rate": "0/min"}
+"""What a figure is of a queue or a tenant that has no job any more."""
 
 
 def live_parts(page: str, prefix: str, snapshot: Snapshot, samples: Sequence[Sample]) -> dict[str, Any]:
@@ -38,7 +40,7 @@ def live_parts(page: str, prefix: str, snapshot: Snapshot, samples: Sequence[Sam
     elif page == "tenants":
         for name, counts in grouped(snapshot, 1).items():
             texts |= {f"tenant.{name}.{place}": words.number(n) for place, n in counts.items()}
-    return {"texts": texts, "html": html}
+    return {"texts": texts, "html": html, "otherwise": OTHERWISE}
 
 
 def piece(template: str, prefix: str, values: dict[str, Any]) -> str:

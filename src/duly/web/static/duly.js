@@ -102,7 +102,8 @@ function isBusy(element) {
 
 function apply(message) {
   for (const element of all("[data-live]")) {
-    const text = message.texts[element.dataset.live];
+    const name = element.dataset.live;
+    const text = message.texts[name] ?? message.otherwise[name.slice(name.lastIndexOf(".") + 1)];
     if (text !== undefined) setText(element, text);
   }
   for (const element of all("[data-live-html]")) {
