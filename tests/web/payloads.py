@@ -135,8 +135,8 @@ class Poisoned:
         """Every page on which something of it stands, also by what is in the address."""
         found = ["/", "/jobs", "/jobs?state=failed", "/schedules", "/queues", "/workers", "/tenants", "/audit"]
         found += [f"/jobs/{job_id}" for job_id in (*self.jobs_shown[:6], *self.recurring[:4])]
-        found += [f"/schedules/{job_id}" for job_id in self.recurring[:8]]
-        for payload in PAYLOADS[:14]:
+        found += [f"/schedules/{job_id}" for job_id in self.recurring[:4]]
+        for payload in PAYLOADS[2:8]:
             text = quote(payload)
             found += [f"/jobs?text={text}&task={text}&tenant={text}&tag={text}", f"/audit?by={text}", f"/jobs/{text}"]
             found += [f"/schedules?task={text}&tenant={text}"]

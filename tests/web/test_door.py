@@ -218,7 +218,7 @@ def test_each_scope_opens_what_it_should_and_no_more(lite: Duly, scope: str) -> 
 def test_the_rows_that_change_something_are_not_for_who_may_only_read() -> None:
     for row in ROWS:
         assert (row.method == "GET") == (
-            row.verb.scope == "read" or row.path == "/api/admin/tokens" and row.method == "GET"
+            row.verb.scope == "read" or (row.path == "/api/admin/tokens" and row.method == "GET")
         )
 
 

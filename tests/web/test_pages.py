@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import html
 import json
 import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 
@@ -100,7 +103,6 @@ def submit(browser: Browser, page_path: str, action: str, **fields: str | list[s
     return answer.headers["location"]
 
 
-@pytest.mark.requirement("B8")
 def test_every_page_shows_what_there_is(seeded: Seeded) -> None:
     browser, ids = people(seeded.jobs), seeded.ids
     assert "Needs attention" in read(browser, "/").text
@@ -125,6 +127,17 @@ def test_every_page_shows_what_there_is(seeded: Seeded) -> None:
     assert "alive" in read(browser, "/workers").text
     assert "acme" in read(browser, "/tenants").text
     assert "changed our mind" in read(browser, "/audit").text
+
+
+@pytest.mark.requirement("C10")
+def test_a_job_page_says_how_often_by_whom_and_when(seeded: Seeded) -> None:
+    browser, ids = people(seeded.jobs), seeded.ids
+    sent = read(browser, f"/jobs/{ids['sent']}").text
+    for words in ("Last run took", "by cron", "Runs 1 of 5", "Last started", "Ended"):
+        assert words in sent
+    waits = read(browser, f"/jobs/{ids['retrying']}").text
+    for words in ("Next retry", "Runs 1 of 5", "Last started", "was declined"):
+        assert words in waits
 
 
 def test_a_page_that_is_not_there_is_a_page(lite: Duly) -> None:
@@ -246,9 +259,6 @@ def test_who_may_only_read_sees_no_button_and_can_do_nothing(lite: Duly) -> None
         shown = browser.send("GET", "/")
         cookie = shown.headers["set-cookie"].split(";")[0]
         # The token of this session is right, and it does not help.
-        import hashlib
-        import hmac
-
         token = hmac.new(cookie.split("=")[1].encode(), b"duly csrf", hashlib.sha256).hexdigest()
         answer = browser.send(
             "POST",
@@ -363,3 +373,38 @@ def test_what_jobs_carry_is_shown_as_text_on_every_page(lite: Duly) -> None:
     shown = html.unescape(browser.send("GET", f"/jobs/{poisoned.job}").text)
     for payload in PAYLOADS:
         assert payload.split("\n")[0] in shown or json.dumps(payload)[1:-1] in shown, payload
+
+
+def test_no_template_and_no_script_takes_text_for_markup() -> None:
+    """The ways around escaping are not used at all."""
+    import duly.web
+
+    folder = Path(duly.web.__file__).parent
+    ways = (
+        "|safe",
+        "| safe",
+        "autoescape false",
+        "innerHTML",
+        "outerHTML",
+        "insertAdjacentHTML",
+        "document.write",
+        "eval(",
+    )
+    looked = 0
+    for file in (*folder.glob("templates/*.html"), *folder.glob("static/*.js")):
+        text = file.read_text()
+        looked += 1
+        assert not [way for way in ways if way in text], file.name
+        assert "style=" not in text, file.name
+        assert "<script>" not in text, file.name
+    assert looked > 15
+
+
+def test_nothing_comes_from_elsewhere() -> None:
+    """What pages load is ours: no address of another server in templates, styles or scripts."""
+    import duly.web
+
+    folder = Path(duly.web.__file__).parent
+    for file in (*folder.glob("templates/*.html"), *folder.glob("static/*")):
+        text = file.read_text().replace("http://www.w3.org/2000/svg", "")
+        assert not re.search(r"(https?:)?//[a-z0-9-]+\.[a-z]", text), file.name

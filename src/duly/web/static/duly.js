@@ -95,6 +95,8 @@ function beat(on, text) {
   setText($("#pulse-text"), text);
 }
 
+function parsed(html) { return new DOMParser().parseFromString(html, "text/html"); }
+
 function isBusy(element) {
   // What somebody is using is not taken from under their hands.
   return element.contains(document.activeElement) || element.querySelector("details.drop[open]") !== null;
@@ -110,7 +112,7 @@ function apply(message) {
     const name = element.dataset.liveHtml, html = message.html[name];
     if (html === undefined || shown.get(name) === html || isBusy(element)) continue;
     shown.set(name, html);
-    element.innerHTML = html; // written and escaped by our own server
+    element.replaceChildren(...parsed(html).body.childNodes); // a script in it would not run
     tellTimes(element);
   }
   for (const [id, job] of Object.entries(message.jobs)) if (job) applyJob(id, job);
@@ -142,7 +144,7 @@ async function refresh() {
   if (!whole || isBusy(whole)) return;
   const answer = await fetch(location.href, { headers: { accept: "text/html" } });
   if (!answer.ok) return;
-  const fresh = $("[data-refresh]", new DOMParser().parseFromString(await answer.text(), "text/html"));
+  const fresh = $("[data-refresh]", parsed(await answer.text()));
   if (!fresh || isBusy(whole)) return;
   whole.replaceChildren(...fresh.childNodes);
   tellTimes(whole);
