@@ -74,11 +74,15 @@ class Tab:
         self.wrong: list[str] = []
         page.on("console", lambda said: self.wrong.append(said.text) if said.type in ("error", "warning") else None)
         page.on("pageerror", lambda error: self.wrong.append(str(error)))
-        page.on("dialog", lambda dialog: (self.wrong.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        page.on("dialog", self._refuse)
         page.add_init_script(
             "window.violations = []; document.addEventListener('securitypolicyviolation', "
             "(event) => window.violations.push(event.violatedDirective + ' ' + event.blockedURI));"
         )
+
+    def _refuse(self, dialog: Any) -> None:
+        self.wrong.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
 
     def open(self, path: str) -> Tab:
         self.page.goto(self.address + path)

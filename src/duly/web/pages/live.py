@@ -12,7 +12,7 @@ import json
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from starlette.requests import Request
@@ -215,7 +215,7 @@ async def live(request: Request) -> Response:
     )
 
 
-async def _stream(hub: Hub, tab: Tab) -> AsyncIterator[str]:
+async def _stream(hub: Hub, tab: Tab) -> AsyncGenerator[str, None]:
     hub.streams += 1
     hub.watch(tab.tenant, tab.watch)
     try:
