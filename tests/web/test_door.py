@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import itertools
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -491,6 +490,5 @@ def test_websockets_are_closed(lite: Duly) -> None:
 
 
 @pytest.fixture(autouse=True)
-def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DULY_TOKEN", raising=False)
-    yield

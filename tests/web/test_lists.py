@@ -144,7 +144,7 @@ def test_what_is_parked_and_what_waits_are_one_list(api: Browser, jobs: Duly, ra
     for limit in (1, 5, 100):
         assert [each for page in all_pages(api, state="queued", limit=limit) for each in page] == expected
     assert ids_of(api, state="queued", limit=5, offset=4) == expected[4:9]
-    monkeypatch.setattr(filters, "LOOK", 3)
+    monkeypatch.setattr(filters, "LOOK_FEW", 3)
     assert [each for page in all_pages(api, state="queued", task="add", limit=5) for each in page] == expected
 
 

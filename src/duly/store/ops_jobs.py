@@ -37,13 +37,15 @@ def runs_of(job_id: str) -> Op[list[RunRecord]]:
     return [RunRecord._make(row) for row in rows]
 
 
-def recent_runs(dialect: Dialect, task: str | None, tenant: str | None, n: int) -> Op[list[RunRecord]]:
-    """The runs that ended last, newest first.
+def recent_runs(
+    dialect: Dialect, task: str | None, tenant: str | None, n: int, look: int | None = None
+) -> Op[list[RunRecord]]:
+    """The runs that ended last, newest first. `look`: SQLite looks for those of a task or tenant among so many.
 
     PostgreSQL knows only by a summary which pages hold runs of some time: there we go back in ever longer spans, and
     leap over times in which nothing ended.
     """
-    params: dict[str, Value] = {"task": task, "tenant": tenant, "n": n}
+    params: dict[str, Value] = {"task": task, "tenant": tenant, "n": n, "look": look}
     if dialect is Dialect.SQLITE:
         return [RunRecord._make(row) for row in (yield Call("recent_runs", params))]
     clock = yield Call("clock", {"queue": "", "horizon": 0})

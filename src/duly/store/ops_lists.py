@@ -83,6 +83,7 @@ def _stretch(wanted: Filter) -> Op[dict[str, Value] | None]:
     merged = wanted.state is State.QUEUED
     return {
         "state": wanted.state,
+        "everything": not _narrowed(wanted),
         "task": wanted.task,
         "queue": wanted.queue,
         "tenant": wanted.tenant,

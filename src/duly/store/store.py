@@ -528,9 +528,15 @@ class Store:
         """Every run of a job, first to last."""
         return self.database.read(lambda: ops_jobs.runs_of(job_id))
 
-    def recent_runs(self, *, task: str | None = None, tenant: str | None = None, n: int = 100) -> list[RunRecord]:
-        """The runs that ended last, newest first. With a filter it takes longer the more others have ended since."""
-        return self.database.read(lambda: ops_jobs.recent_runs(self.dialect, task, tenant, n))
+    def recent_runs(
+        self, *, task: str | None = None, tenant: str | None = None, n: int = 100, look: int | None = None
+    ) -> list[RunRecord]:
+        """The runs that ended last, newest first. With a filter it takes longer the more others have ended since.
+
+        `look`: on SQLite, so many that ended last are looked at and no more. PostgreSQL knows when each task and tenant
+        last ran.
+        """
+        return self.database.read(lambda: ops_jobs.recent_runs(self.dialect, task, tenant, n, look))
 
     def last_run(self, job_id: str) -> RunRecord | None:
         """The last run of a job."""

@@ -55,9 +55,9 @@ SELECT e.id FROM duly.jobs e WHERE
 -- name: list_scheduled Which jobs stand in `scheduled`, newest first.
 SELECT e.id FROM duly.scheduled e WHERE
 @stretch
-AND (SELECT
+AND (:everything::boolean OR (SELECT
 @wanted
-FROM duly.jobs j WHERE j.id = e.id)
+FROM duly.jobs j WHERE j.id = e.id))
 @newest
 
 -- name: look_scheduled Where to stop looking in `scheduled`.
@@ -68,9 +68,9 @@ SELECT e.id FROM duly.scheduled e WHERE
 -- name: list_waiting Which jobs stand in `waiting`, newest first.
 SELECT e.id FROM duly.waiting e WHERE
 @stretch
-AND (SELECT
+AND (:everything::boolean OR (SELECT
 @wanted
-FROM duly.jobs j WHERE j.id = e.id)
+FROM duly.jobs j WHERE j.id = e.id))
 @newest
 
 -- name: look_waiting Where to stop looking in `waiting`.
@@ -81,9 +81,9 @@ SELECT e.id FROM duly.waiting e WHERE
 -- name: list_parked Which jobs stand in `parked`, newest first.
 SELECT e.id FROM duly.parked e WHERE
 @stretch
-AND (SELECT
+AND (:everything::boolean OR (SELECT
 @wanted
-FROM duly.jobs j WHERE j.id = e.id)
+FROM duly.jobs j WHERE j.id = e.id))
 @newest
 
 -- name: look_parked Where to stop looking in `parked`.
@@ -94,9 +94,9 @@ SELECT e.id FROM duly.parked e WHERE
 -- name: list_running Which jobs stand in `running`, newest first.
 SELECT e.id FROM duly.running e WHERE
 @stretch
-AND (SELECT
+AND (:everything::boolean OR (SELECT
 @wanted
-FROM duly.jobs j WHERE j.id = e.id)
+FROM duly.jobs j WHERE j.id = e.id))
 @newest
 
 -- name: look_running Where to stop looking in `running`.
@@ -107,9 +107,9 @@ SELECT e.id FROM duly.running e WHERE
 -- name: list_disabled Which jobs recur, are disabled and do not run, newest first.
 SELECT e.id FROM duly.recurring e WHERE NOT e.enabled AND NOT EXISTS (SELECT 1 FROM duly.running u WHERE u.id = e.id) AND
 @stretch
-AND (SELECT
+AND (:everything::boolean OR (SELECT
 @wanted
-FROM duly.jobs j WHERE j.id = e.id)
+FROM duly.jobs j WHERE j.id = e.id))
 @newest
 
 -- name: look_disabled Where to stop looking among what is disabled.
@@ -124,9 +124,9 @@ e.state = :state::text AND e.finished_at <= :before_at::bigint AND e.finished_at
 -- name: list_ended Which jobs ended so, the last to end first.
 SELECT e.id, e.finished_at FROM duly.ended e WHERE
 @ended_stretch
-AND (SELECT
+AND (:everything::boolean OR (SELECT
 @wanted
-FROM duly.jobs j WHERE j.id = e.id)
+FROM duly.jobs j WHERE j.id = e.id))
 ORDER BY e.finished_at DESC, e.id DESC LIMIT :limit::integer OFFSET :offset::integer
 
 -- name: look_ended Where to stop looking among what ended so.

@@ -9,6 +9,7 @@ import math
 import re
 from typing import Any, Final
 
+from duly.domain.ids import is_job_id
 from duly.web.errors import invalid
 
 Schema = dict[str, Any]
@@ -95,7 +96,7 @@ def check(schema: Schema, value: Any, where: str) -> Any:
         raise invalid(f"{where} must be one of {words}, not {_shown(value)}")
     match value:
         case str():
-            _check_text(schema, value, where)
+            return _checked_text(schema, value, where)
         case bool() | None:
             pass
         case int() | float():
@@ -126,7 +127,7 @@ def _is(kind: str, value: Any) -> bool:
     return isinstance(value, _KINDS[kind])
 
 
-def _check_text(schema: Schema, value: str, where: str) -> None:
+def _checked_text(schema: Schema, value: str, where: str) -> str:
     if len(value) > schema.get("maxLength", math.inf):
         raise invalid(f"{where} has {len(value)} characters, and {schema['maxLength']} are allowed")
     if len(value) < schema.get("minLength", 0):
@@ -135,6 +136,11 @@ def _check_text(schema: Schema, value: str, where: str) -> None:
         raise invalid(f"{where} must match {schema['pattern']}, and {_shown(value)} does not")
     if _UNSTORABLE.search(value):
         raise invalid(f"{where} holds NUL or half a character, which no database can store")
+    if schema.get("format") == "uuid":
+        value = value.lower()
+        if not is_job_id(value):
+            raise invalid(f"{where} must be an id like 0190f3c4-7b1e-7c3a-9f00-2a4b6c8d0e12, not {_shown(value)}")
+    return value
 
 
 def _check_number(schema: Schema, value: float, where: str) -> None:

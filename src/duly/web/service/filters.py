@@ -17,7 +17,9 @@ from duly.web.desk import Desk
 from duly.web.errors import invalid
 
 LOOK: Final = 50_000
-"""At so many jobs a page looks at most where few are wanted."""
+"""At so many jobs a search for text looks at most."""
+LOOK_FEW: Final = 20_000
+"""At so many jobs a page looks at most where few are wanted by anything else."""
 MOST_PAGE: Final = 1_000
 MOST_OFFSET: Final = 100_000
 LONGEST_TEXT: Final = 1_000
@@ -64,7 +66,7 @@ class Wanted:
             until_us=_moment("until", self.until, now),
             limit=limit,
             offset=offset,
-            look=LOOK,
+            look=LOOK if self.text else LOOK_FEW,
         )
         at = read_cursor(cursor)
         return wanted if at is None else replace(wanted, before_at=at.at, before_id=at.id)

@@ -15,7 +15,7 @@ from duly.web.desk import Desk, verb
 from duly.web.errors import invalid, missing
 from duly.web.principal import Scope
 from duly.web.service import shown
-from duly.web.service.filters import LOOK, Wanted, write_cursor
+from duly.web.service.filters import LOOK, LOOK_FEW, Wanted, write_cursor
 
 # -- look -------------------------------------------------------------------------------------------------------------
 
@@ -26,7 +26,8 @@ def list_jobs(
 ) -> dict[str, Any]:
     """A page of jobs, newest first (those that ended by when they did).
 
-    Where few match, it looks at 50,000 jobs and no more: `complete` is then false, and `next_cursor` looks further.
+    Where few match, it looks at 20,000 jobs and no more, in a search for text at 50,000: `complete` is then false,
+    `looked_at` says so, and `next_cursor` looks further.
     """
     query = wanted.filter(desk, limit=limit, offset=offset, cursor=cursor)
     if query is None:
@@ -68,7 +69,7 @@ def stats(desk: Desk) -> dict[str, Any]:
     complete = True
     if desk.tenant is not None:
         for state in TERMINAL:
-            wanted = Filter(state=state, tenant=desk.tenant, look=LOOK)
+            wanted = Filter(state=state, tenant=desk.tenant, look=LOOK_FEW)
             ended[str(state)], whole = desk.jobs.store.count_ended(wanted)
             complete = complete and whole
     return {
@@ -112,11 +113,11 @@ def runs(desk: Desk, job_id: str, *, limit: int = 20, before: int | None = None)
 
 @verb(Scope.READ)
 def recent_runs(desk: Desk, *, task: str | None = None, tenant: str | None = None, limit: int = 100) -> dict[str, Any]:
-    """The runs that ended last, of all jobs, newest first."""
+    """The runs that ended last, of all jobs, newest first; of one task or tenant, among the last 50,000."""
     if desk.tenant is not None and tenant not in (None, "", desk.tenant):
         return {"items": []}
     whose = desk.tenant if desk.tenant is not None else tenant or None
-    found = desk.jobs.store.recent_runs(task=task or None, tenant=whose, n=limit)
+    found = desk.jobs.store.recent_runs(task=task or None, tenant=whose, n=limit, look=LOOK)
     records = desk.jobs.store.jobs_of(sorted({each.job_id for each in found}))
     items = []
     for each in found:
