@@ -109,7 +109,7 @@ class Poisoned:
         for n, payload in enumerate(PAYLOADS[:12]):
             made = self.fail.recur(
                 payload, every="1h", args={"arg": payload}, name=payload[:100], description=payload,
-                created_by=short(n, 200), tenant=self._if_allowed("tenant", payload),
+                created_by=short(n, 200), tenant=self._if_allowed("tenant", payload) or "",
             )  # fmt: skip
             self.recurring.append(made.id)
             if n % 3 == 0:
