@@ -13,7 +13,7 @@ endif
 
 VENV ?= .venv
 BIN := $(VENV)/bin
-WORKERS ?= 2
+WORKERS ?= 3
 PYTEST := $(BIN)/python -m pytest
 PYTEST_ARGS ?=
 

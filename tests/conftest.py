@@ -6,12 +6,14 @@
     def test_only_sqlite(sqlite_url: str) -> None: ...
     def test_through_the_application(jobs: Duly, ledger: Ledger) -> None: ...   # `lite` instead: on SQLite alone
 
-`--databases=sqlite,pg18,pg15` (or `all`, or $DULY_TEST_DATABASES) runs every test on just those.
+`--databases=sqlite,pg18,pg15` (or `all`, or $DULY_TEST_DATABASES) runs every test on just those. Databases and
+`tmp_path` are in memory where there is room for them; DULY_TEST_DISK=1 has them on the disk.
 """
 
 from __future__ import annotations
 
 import os
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -21,9 +23,10 @@ import hypothesis
 import pytest
 
 from duly import Duly
-from tests.databases import ALL, BY_DEFAULT, LEAK_SECONDS, Databases, Kind, is_installed, start_postgres
+from tests.databases import ALL, BY_DEFAULT, Databases, Kind, is_installed, start_postgres
 from tests.helpers import Ledger, opened
-from tests.postgres import PostgresServer
+from tests.pool import LEAK_SECONDS
+from tests.postgres import PostgresServer, memory
 
 hypothesis.settings.register_profile("duly", deadline=None)  # a busy machine makes no example wrong
 hypothesis.settings.load_profile("duly")
@@ -39,6 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     chosen_kinds(config)  # a wrong choice is refused before anything is collected
+    tempfile.tempdir = memory()  # and with it `tmp_path`; None is the usual place
 
 
 def pytest_report_header(config: pytest.Config) -> str:

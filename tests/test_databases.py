@@ -17,6 +17,7 @@ import psycopg
 import pytest
 import sqlalchemy
 
+from tests import pool
 from tests.databases import Databases, Kind, postgres_binaries
 from tests.postgres import PostgresServer, StopMode, copied_installation
 
@@ -76,7 +77,10 @@ def test_other_postgres_libraries_read_the_url(pg_url: str) -> None:
     engine.dispose()
 
 
-def test_a_connection_left_open_is_an_error(databases: Databases, pg_kind: Kind) -> None:
+def test_a_connection_left_open_is_an_error(
+    databases: Databases, pg_kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "LEAK_SECONDS", 0.1)
     database = databases.fresh(pg_kind)
     with psycopg.connect(database.__enter__(), autocommit=True) as leak:
         leak.execute("SELECT 'the culprit'")
@@ -125,7 +129,7 @@ def test_a_server_that_its_user_cannot_reach_is_copied(tmp_path: Path) -> None:
 
 
 def test_a_thread_left_running_fails_its_test(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'src'}{os.pathsep}{ROOT}")
     pytester.makeconftest("from tests.conftest import no_thread_of_ours_is_left  # noqa: F401")
     pytester.makepyfile(
         """

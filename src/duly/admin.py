@@ -14,12 +14,13 @@ from duly.domain.clock import from_us, to_us
 from duly.domain.durations import micros, to_timedelta
 from duly.domain.errors import Conflict, InvalidOption, JobNotFound, JobNotRetryable, UniqueKeyHeld
 from duly.domain.ids import is_job_id
-from duly.domain.names import check_queue_name, check_task_name, check_tenant, check_text
+from duly.domain.names import check_queue_name, check_tenant, check_text
 from duly.domain.rank import STRICT_HORIZON_US, check_priority
 from duly.domain.records import Counts, Filter, Pause, WorkerRecord
 from duly.domain.states import State
 from duly.domain.text import clean_text
 from duly.job import Job, Run
+from duly.limiting import gate_named
 from duly.maintenance.prune import Retention, prune_some
 from duly.store import ops_jobs
 from duly.store.call import Op
@@ -284,16 +285,17 @@ class Admin:
         queue: str | None = None,
         task: str | None = None,
         tenant: str | None = None,
+        key: str | None = None,
         reason: str = "",
         by: str | None = None,
         until: datetime | None = None,
         duration: timedelta | float | str | None = None,
     ) -> None:
-        """Pause a queue, a task or a tenant: nothing of it is claimed any more, however much waits; what runs ends.
+        """Pause a queue, a task, a tenant or a key: nothing of it starts any more, however much waits; what runs ends.
 
         `until` a time, or for a `duration`; else until `resume`.
         """
-        scope, name = _gate(queue, task, tenant)
+        scope, name = gate_named(queue=queue, task=task, tenant=tenant, key=key)
         if until is not None and duration is not None:
             raise InvalidOption("give until or duration, not both")
         until_us = None if until is None else to_us(until, "until")
@@ -307,9 +309,17 @@ class Admin:
         actor = current_actor().or_by(who)
         self.store.gates.pause(scope, name, by=actor.who, reason=text, until=until_us, for_us=for_us, actor=actor)
 
-    def resume(self, *, queue: str | None = None, task: str | None = None, tenant: str | None = None) -> bool:
-        """Let a queue, a task or a tenant go on. Returns whether it was paused."""
-        return self.store.gates.resume(*_gate(queue, task, tenant), actor=current_actor())
+    def resume(
+        self,
+        *,
+        queue: str | None = None,
+        task: str | None = None,
+        tenant: str | None = None,
+        key: str | None = None,
+    ) -> bool:
+        """Let a queue, a task, a tenant or a key go on. Returns whether it was paused."""
+        gate = gate_named(queue=queue, task=task, tenant=tenant, key=key)
+        return self.store.gates.resume(*gate, actor=current_actor())
 
     def set_weight(self, tenant: str, weight: float) -> None:
         """Say how much of a shared queue a tenant may have beside others: with 3 thrice as much as one with 1.
@@ -355,17 +365,6 @@ def _checked(job_id: str) -> str:
     if not is_job_id(job_id):
         raise JobNotFound(f"{job_id!r} is not the id of a job. Ids look like 0190f3c4-7b1e-7c3a-9f00-2a4b6c8d0e12")
     return job_id
-
-
-def _gate(queue: str | None, task: str | None, tenant: str | None) -> tuple[str, str]:
-    named = {"queue": queue, "task": task, "tenant": tenant}
-    given = [(scope, name) for scope, name in named.items() if name is not None]
-    if len(given) != 1:
-        raise InvalidOption("name one queue, one task or one tenant: queue=, task= or tenant=")
-    scope, name = given[0]
-    if name == "":
-        raise InvalidOption(f"{scope} must not be empty: jobs of no {scope} cannot be paused by it")
-    return scope, {"queue": check_queue_name, "task": check_task_name, "tenant": check_tenant}[scope](name)
 
 
 def _unknown(job_id: str) -> JobNotFound:

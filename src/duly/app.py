@@ -20,6 +20,7 @@ from duly.domain.records import Enqueued, NewJob
 from duly.domain.retry import DEFAULT, Backoff, check_retry
 from duly.domain.signature import Signature
 from duly.job import Job
+from duly.limiting import Limiting
 from duly.recurring_admin import RecurringAdmin
 from duly.results import Waiters
 from duly.store import ops_enqueue
@@ -39,10 +40,10 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Fresh = Sequence[tuple[str, str, str | None]]
+Fresh = Sequence[ops_enqueue.Fresh]
 
 
-class Duly(BulkAdmin, RecurringAdmin, Auditing, Metering, Tokens):
+class Duly(BulkAdmin, RecurringAdmin, Auditing, Limiting, Metering, Tokens):
     """A job queue in a database. Without an address: `$DULY_URL`, the configuration file, or `sqlite:///duly.db`.
 
     Nothing is opened until it is needed. Safe to use from any thread, and after a fork.
@@ -232,6 +233,7 @@ class Duly(BulkAdmin, RecurringAdmin, Auditing, Metering, Tokens):
             return self.store.enqueue(job)
         from duly.store.foreign import run_on
 
+        self.store.caps.check(job.queue, job.tenant)
         return run_on(
             connection,
             lambda: self._notifying(ops_enqueue.enqueue(self.store.dialect, job), job),
@@ -242,6 +244,7 @@ class Duly(BulkAdmin, RecurringAdmin, Auditing, Metering, Tokens):
         """Store one job on the caller's async connection."""
         from duly.store.foreign import arun_on
 
+        await self._acheck(job, 1)
         return await arun_on(
             connection,
             lambda: self._notifying(ops_enqueue.enqueue(self.store.dialect, job), job),
@@ -254,21 +257,32 @@ class Duly(BulkAdmin, RecurringAdmin, Auditing, Metering, Tokens):
             return self.store.enqueue_many(model, rows)
         from duly.store.foreign import run_on
 
+        self.store.caps.check(model.queue, model.tenant, len(rows))
         return run_on(connection, lambda: self._many(model, rows), database=self.store.database)
 
     async def asubmit_many(self, model: NewJob, rows: Fresh, connection: object) -> list[Enqueued]:
         """Store many jobs on the caller's async connection."""
         from duly.store.foreign import arun_on
 
+        await self._acheck(model, len(rows))
         return await arun_on(connection, lambda: self._many(model, rows), database=self.store.database)
 
-    def _many(self, model: NewJob, rows: Fresh) -> Op[list[Enqueued]]:
-        return self._notifying(ops_enqueue.enqueue_many(self.store.dialect, model, rows, copy=False), model)
+    async def _acheck(self, job: NewJob, n: int) -> None:
+        """See whether so much may be enqueued, without blocking the caller's loop."""
+        if self.store.caps.stale:
+            import asyncio  # here, so that `import duly` stays quick
 
-    def _notifying(self, op: Op[R], job: NewJob) -> Op[R]:
+            await asyncio.to_thread(self.store.caps.check, job.queue, job.tenant, n)
+
+    def _many(self, model: NewJob, rows: Fresh) -> Op[list[Enqueued]]:
+        keyed = any(len(row) > 3 for row in rows[:1])
+        op = ops_enqueue.enqueue_many(self.store.dialect, model, rows, copy=False)
+        return self._notifying(op, model, keyed=keyed)
+
+    def _notifying(self, op: Op[R], job: NewJob, *, keyed: bool = False) -> Op[R]:
         from duly.store.foreign import notifying
 
-        later = job.run_at is not None or job.delay_us
+        later = job.run_at is not None or job.delay_us or keyed or job.limit_key is not None
         hint = Hint("due") if later else Hint("jobs", job.queue, job.tenant, job.task)
         return notifying(op, hint, database=self.store.database)
 

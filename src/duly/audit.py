@@ -27,7 +27,7 @@ MOST_LISTED = 10_000
 ACTIONS = (
     "cancel", "retry", "delete", "set_state", "set_priority", "boost", "reschedule", "set_aging", "prune",
     "add", "edit", "enable", "disable", "run_now", "pause", "resume", "set_weight", "set_fair",
-    "create_token", "revoke_token",
+    "set_limit", "unset_limit", "create_token", "revoke_token",
 )  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from duly.recurring_options import edited, moment
 from duly.schedule.plan import Ticks
 from duly.schedule.schedule import Schedule
 from duly.store.call import Op
+from duly.task_limits import key_of
 
 if TYPE_CHECKING:
     from duly.app import Duly
@@ -315,12 +316,14 @@ class RecurringJob:
         tasks, limit = self._app.registry.tasks, self._app.settings.max_payload
 
         def change(old: RecurringRecord) -> NewRecurring:
-            args = None
-            if "args" in changes:
-                given = dict(changes["args"] or {})
-                task = tasks.get(old.task)  # a process that does not know the task cannot check them
-                args = encode_args(given if task is None else task.signature.bind((), given), max_bytes=limit)
-            return edited(old, changes, args)
+            if "args" not in changes:
+                return edited(old, changes)
+            given = dict(changes["args"] or {})
+            task = tasks.get(old.task)
+            if task is None:  # a process that does not know the task cannot check them
+                return edited(old, changes, encode_args(given, max_bytes=limit))
+            bound = task.signature.bind((), given)
+            return edited(old, changes, encode_args(bound, max_bytes=limit), key_of(task, old.tenant, bound))
 
         return lambda ops: ops.edit(self.id, change)
 

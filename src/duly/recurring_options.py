@@ -19,6 +19,7 @@ from duly.domain.recurring import ENDLESS, NewRecurring, RecurringRecord
 from duly.domain.retry import DEFAULT
 from duly.domain.text import safe_repr
 from duly.schedule.schedule import Schedule
+from duly.task_limits import key_of
 
 if TYPE_CHECKING:
     from duly.domain.records import NewJob
@@ -157,6 +158,7 @@ def describe_new(
         declared_in=declared_in,
         enabled=bool(get("enabled", True)),
         max_attempts=template.max_attempts if overlap == "allow" else ENDLESS,
+        limit_key=key_of(task.definition, template.tenant, bound),
     )
     return new._replace(declared=digest(new))
 
@@ -165,6 +167,8 @@ def digest(new: NewRecurring) -> str:
     """What the code said, in short: the same words have the same digest."""
     left_out = {"id", "declared", "declared_in", "enabled", "created_by"}
     said = {name: value for name, value in new._asdict().items() if name not in left_out}
+    if new.limit_key is None:
+        del said["limit_key"]  # as it was before there were any
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:32]
 
 
@@ -216,7 +220,9 @@ def _whole(what: str, value: int) -> int:
     return value
 
 
-def edited(old: RecurringRecord, changes: Mapping[str, Any], args: str | None = None) -> NewRecurring:
+def edited(
+    old: RecurringRecord, changes: Mapping[str, Any], args: str | None = None, limit_key: str | None = ""
+) -> NewRecurring:
     """What a recurring job becomes by an operator's edit."""
     known = {
         "every", "cron", "rule", "start_at", "until", "timezone", "exclude", "jitter", "dst_gap", "dst_overlap", "args",
@@ -258,6 +264,7 @@ def edited(old: RecurringRecord, changes: Mapping[str, Any], args: str | None = 
         declared=old.declared or "",
         declared_in=old.declared_in,
         max_attempts=attempts,
+        limit_key=limit_key,
     )
 
 

@@ -20,6 +20,8 @@ from duly.domain.records import NewJob
 from duly.domain.retry import Backoff, check_retry
 from duly.domain.unique import Unique, dedupe_key
 from duly.job import Job
+from duly.store.ops_enqueue import Fresh
+from duly.task_limits import key_of
 from duly.worker.registry import Registry, TaskDefinition
 
 if TYPE_CHECKING:
@@ -193,8 +195,10 @@ class Task(Generic[P, R]):
             )
         return describe_new(self, using._template(), key, options, declared_in=declared_in)
 
-    def _new_jobs(self, calls: Iterable[Mapping[str, Any]]) -> tuple[NewJob, list[tuple[str, str, str | None]]]:
+    def _new_jobs(self, calls: Iterable[Mapping[str, Any]]) -> tuple[NewJob, list[Fresh]]:
         model = self._template()
+        keyed = self.definition.limits.keyed
+        limit_keys: list[str | None] = []
         bind, limit = self.definition.signature.bind, self._app.settings.max_payload
         texts: list[str] = []
         keys: list[str | None] = []
@@ -207,14 +211,21 @@ class Task(Generic[P, R]):
                 error.args = (f"call {position}: {error.args[0]}",)
                 raise
             keys.append(None if unique is None else self._key(unique, bound))
-        return model, list(zip(uuid7_many(len(texts)), texts, keys, strict=True))
+            if keyed:
+                limit_keys.append(key_of(self.definition, model.tenant, bound))
+        ids = uuid7_many(len(texts))
+        if not any(limit_keys):
+            return model, list(zip(ids, texts, keys, strict=True))
+        return model, list(zip(ids, texts, keys, limit_keys, strict=True))
 
     def _new_job(self, bound: Mapping[str, Any]) -> NewJob:
         unique = self._unique()
-        return self._template()._replace(
+        template = self._template()
+        return template._replace(
             id=uuid7(),
             args=encode_args(bound, max_bytes=self._app.settings.max_payload),
             unique_key=None if unique is None else self._key(unique, bound),
+            limit_key=key_of(self.definition, template.tenant, bound),
         )
 
     # -- options ----------------------------------------------------------------------------------------------

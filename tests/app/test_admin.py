@@ -360,13 +360,17 @@ def test_a_reason_that_no_database_could_store_is_made_storable(
 
 @pytest.mark.requirement("C11")
 def test_prune_forgets_what_is_older_than_the_retention_of_its_state(database_url: str) -> None:
-    with opened(database_url, retention_succeeded=0, retention_failed="30d", retention_cancelled=3600) as jobs:
+    strict = {"retention_succeeded": 0, "retention_failed": "30d", "retention_cancelled": 3600}
+    with (
+        opened(database_url) as worked,
+        opened(database_url, **strict) as jobs,
+    ):  # a strict worker would prune by itself
 
-        @jobs.task(retry=Backoff.none())
+        @worked.task(retry=Backoff.none())
         def work(n: int) -> int:
             return 1 // n
 
-        with jobs.worker():
+        with worked.worker():
             done = work.enqueue_many([{"n": 1}] * 20)
             failed = work.enqueue(0)
             with pytest.raises(JobFailed):

@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 import socket
+import tempfile
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path
@@ -401,7 +402,7 @@ def test_a_read_only_file_is_a_clear_error_also_when_the_tests_run_as_root(tmp_p
     folder = tmp_path / "data"
     folder.mkdir()
     for each in (tmp_path, *tmp_path.parents):
-        if str(each).startswith("/tmp/") and len(each.parts) > 2:
+        if Path(tempfile.gettempdir()) in each.parents:
             each.chmod(each.stat().st_mode | 0o055)
     os.chown(folder, 65534, 65534)
     with opened(f"sqlite:///{tmp_path}/other.db") as other:  # what is imported late must be there before the fork

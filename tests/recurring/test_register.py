@@ -137,7 +137,7 @@ def test_a_start_that_failed_may_be_tried_again(jobs: Duly) -> None:
 def test_registering_wakes_a_running_worker_at_once(jobs: Duly) -> None:
     jobs.start(poll=30.0)
     try:
-        time.sleep(0.3)
+        eventually(lambda: any(worker.idle for worker in jobs.workers()))
         ran = threading.Event()
         asked = time.monotonic()
         jobs.register("acme", "sync", soon(), YEARLY, ran.set)
@@ -328,8 +328,8 @@ def test_one_registration_that_waits_keeps_no_other_waiting(pg_url: str, raw: Ra
         held.disable(connection=caller)
         waiting = threading.Thread(target=jobs.register, args=("acme", "held", PAST, 60, lambda: None))
         waiting.start()
-        time.sleep(0.2)
-        assert waiting.is_alive()
+        blocked = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+        eventually(lambda: raw.rows(blocked))
         asked = time.monotonic()
         jobs.register("acme", "free", PAST, 60, lambda: None)
         jobs.unregister("acme", "free")

@@ -13,12 +13,13 @@ import pytest
 
 from duly.store.store import Store, open_database
 from duly.testing import TestClock
-from tests.databases import LEAK_SECONDS, Databases, Kind
+from tests.databases import Databases, Kind
+from tests.pool import LEAK_SECONDS
 from tests.store import invariants
 from tests.store.factory import Factory
 from tests.store.raw import Raw
 
-TABLES = "jobs scheduled waiting parked running ended runs rollups unique_keys gates keys admitted queues workers"
+TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = 'duly' AND tablename <> 'schema_version'"
 OTHERS = (
     "FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'"
     " AND pid <> pg_backend_pid()"
@@ -71,7 +72,7 @@ def empty(raw: Raw) -> list[str]:
         time.sleep(0.005)
     raw.rows("SELECT pg_terminate_backend(pid) " + OTHERS)
     verb = "DELETE FROM" if raw.count("jobs") < FEW else "TRUNCATE"
-    raw.rows("".join(f"{verb} duly.{table};" for table in TABLES.split()))
+    raw.rows("".join(f"{verb} duly.{table};" for (table,) in raw.rows(TABLES)))
     return [str(row[0]) for row in left]
 
 

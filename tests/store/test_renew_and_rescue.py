@@ -92,7 +92,7 @@ def test_a_run_lapses_when_its_lease_is_over_and_not_before(make: Factory, store
     clock.advance(LEASE - timedelta(microseconds=1))
     assert store.lapsed(us(LEASE)) == []
     clock.advance(timedelta(microseconds=1))
-    assert store.lapsed(us(LEASE)) == [(job.id, 1, 1, 0, WORKER, 7, "{}", "lease", 0)]
+    assert store.lapsed(us(LEASE)) == [(job.id, 1, 1, 0, WORKER, 7, "{}", "lease", 0, None)]
 
 
 def test_a_run_past_its_deadline_lapses_though_it_is_renewed(make: Factory, store: Store, clock: TestClock) -> None:

@@ -30,6 +30,9 @@ def test_queues_are_counted_paused_and_edited(api: Browser, jobs: Duly) -> None:
     ]
     assert api.ok(api.post("/api/admin/queues/default/resume"))["was_paused"] is True
     assert api.ok(api.post("/api/admin/queues/default/resume"))["was_paused"] is False
+    key = {"scope": "key", "name": "add/example.com"}
+    assert api.ok(api.put("/api/admin/paused", {**key, "reason": "slow"}))["scope"] == "key"
+    assert api.ok(api.send("DELETE", "/api/admin/paused", json=key))["was_paused"] is True
     edited = api.ok(api.put("/api/admin/queues/default", {"fair": False, "aging": "strict"}))
     assert (edited["fair"], edited["aging"], edited["aging_seconds"]) == (False, "strict", None)
     assert api.ok(api.put("/api/admin/queues/default", {"aging": "30m"}))["aging_seconds"] == 1800
@@ -119,3 +122,38 @@ def test_a_database_without_an_app_takes_jobs_as_they_are(sqlite_url: str) -> No
         assert (job["task"], job["args"], job["tags"], job["queue"]) == ("anything", {"n": 1}, ["ü"], "default")
         assert error_of(api.post("/api/jobs", {"task": "any thing"}))[0] == 400
         assert error_of(api.post("/api/jobs", {"task": "anything", "unique": True}))[0] == 400
+
+
+def test_limits_are_set_listed_and_taken_back(api: Browser, jobs: Duly) -> None:
+    path = "/api/admin/limits"
+    said = api.ok(api.put(path, {"scope": "queue", "name": "mail", "concurrency": 2, "rate": "100/s", "burst": 5}))
+    assert (said["concurrency"], said["rate"]) == (2, "100/s")
+    [limit] = [each for each in api.ok(api.get(path))["items"] if each["scope"] == "queue"]
+    assert (limit["name"], limit["concurrency"], limit["burst"], limit["by_hand"]) == ("mail", 2, 5, True)
+    assert api.send("DELETE", path, json={"scope": "queue", "name": "mail"}).status_code == 200
+    assert [each for each in jobs.limits() if each.scope == "queue"] == []
+    for wrong in (
+        {"scope": "queue", "name": "mail"},
+        {"scope": "sea", "name": "mail", "concurrency": 1},
+        {"scope": "queue", "name": "ma il", "concurrency": 1},
+        {"scope": "queue", "name": "mail", "rate": "often"},
+        {"scope": "task", "name": "add", "most_waiting": 1},
+        {"scope": "key", "name": "add", "concurrency": 1},
+    ):
+        assert error_of(api.put(path, wrong))[0] == 400, wrong
+
+
+def test_a_tenant_has_a_quota_and_what_is_over_it_is_refused(api: Browser, jobs: Duly) -> None:
+    path = "/api/admin/tenants/acme/quota"
+    assert api.ok(api.put(path, {"waiting": 1, "per_day": 10})) == {
+        "tenant": "acme",
+        "waiting": 1,
+        "running": None,
+        "per_minute": None,
+        "per_day": 10,
+        "over": "refuse",
+    }
+    assert api.ok(api.get(path))["waiting"] == 1
+    body = {"task": "add", "args": {"x": 1}, "tenant": "acme"}
+    assert api.post("/api/jobs", body).status_code == 201
+    assert error_of(api.post("/api/jobs", body)) == (429, "quota_exceeded")

@@ -175,7 +175,7 @@ def test_a_count_of_what_ended_is_bounded_and_says_so(lite: Duly, monkeypatch: p
     from duly.web.service import jobs as service
 
     api = browse(lite)
-    monkeypatch.setattr(service, "LOOK_FEW", 3)
+    monkeypatch.setattr(service, "LOOK_TO_COUNT", 3)
     for n in range(5):
         lite["add"].using(tenant="acme").enqueue(n).cancel()
     stats = api.ok(bound(api, lite).get("/api/admin/jobs/stats"))

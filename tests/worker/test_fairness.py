@@ -17,16 +17,19 @@ from tests.helpers import eventually
 @pytest.mark.requirement("E9")
 def test_a_flood_of_one_tenant_does_not_keep_another_waiting(jobs: Duly) -> None:
     waits: list[float] = []
+    flooded: list[int] = []
 
     @jobs.task
     def work(at: float) -> None:
         if at:
             waits.append(time.time() - at)
+        else:
+            flooded.append(1)
         time.sleep(0.005)
 
     work.using(tenant="flood").enqueue_many([{"at": 0.0}] * 20_000)
     with jobs.worker(thread_slots=5):
-        time.sleep(1.5)  # by now the worker is busy, and nobody tells it of new jobs
+        eventually(lambda: len(flooded) > 300, within=20)  # it is busy now, and nobody tells it of new jobs
         for _ in range(20):
             work.using(tenant="small").enqueue(time.time())
             time.sleep(0.05)
@@ -37,11 +40,13 @@ def test_a_flood_of_one_tenant_does_not_keep_another_waiting(jobs: Duly) -> None
 
 @pytest.mark.requirement("E9")
 def test_tenants_share_by_weight_and_what_one_leaves_goes_to_the_others(jobs: Duly) -> None:
+    begun: list[str] = []
     ran: list[str] = []
     go = threading.Event()
 
     @jobs.task
     def work(tenant: str) -> None:
+        begun.append(tenant)
         go.wait(10)
         ran.append(tenant)
 
@@ -50,7 +55,7 @@ def test_tenants_share_by_weight_and_what_one_leaves_goes_to_the_others(jobs: Du
     for tenant, n in (("light", 2_000), ("heavy", 2_000), ("rare", 5)):
         work.using(tenant=tenant).enqueue_many([{"tenant": tenant}] * n)
     with jobs.worker(thread_slots=4):
-        time.sleep(0.3)
+        eventually(lambda: len(begun) == 4)
         go.set()
         eventually(lambda: len(ran) >= 4_005, within=30)
     first = Counter(ran[100:1_600])

@@ -14,6 +14,7 @@ from duly.cli import (
     doctor,
     enqueue,
     jobs,
+    limits,
     migrate,
     pause,
     prune,
@@ -39,6 +40,7 @@ _HELP = """A job queue in the database you already have.
     duly stats, duly jobs list        look
     duly schedules list               what recurs
     duly pause --queue mail           nothing of it starts, until duly resume
+    duly limits list, duly quota acme how much may run, start and wait
     duly doctor                       is all well?
 
 Exit codes: 0 done, 1 not possible (no such job, ...), 2 wrong usage or configuration, 3 database unavailable,
@@ -58,6 +60,8 @@ for _command in (
     pause.pause,
     pause.resume,
     pause.paused,
+    limits.limits,
+    limits.quota,
     workers.workers,
     stats.stats,
     doctor.doctor,

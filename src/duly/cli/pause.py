@@ -1,4 +1,4 @@
-"""`duly pause`, `duly resume` and `duly paused`: close and open a queue, a task or a tenant."""
+"""`duly pause`, `duly resume` and `duly paused`: close and open a queue, a task, a tenant or a key."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ _what = all_of(
     click.option("--queue", metavar="QUEUE", help="This queue."),
     click.option("--task", metavar="TASK", help="This task, in every queue."),
     click.option("--tenant", metavar="TENANT", help="This tenant's jobs."),
+    click.option("--key", metavar="TASK/KEY", help="Jobs with this key."),
 )
 
 
@@ -32,7 +33,7 @@ _what = all_of(
 def pause(
     url: str | None, schema: str | None, app: str | None, reason: str, duration: str | None, by: str, **what: Any
 ) -> None:
-    """Pause a queue, a task or a tenant: nothing of it starts any more. What runs goes on to its end."""
+    """Pause a queue, a task, a tenant or a key: nothing of it starts any more. What runs goes on to its end."""
     opened = open_database(url, schema, app)
     opened.pause(**what, reason=reason, by=by, duration=duration)
     scope, name = next((scope, name) for scope, name in what.items() if name is not None)
@@ -45,7 +46,7 @@ def pause(
 @database_options
 @_what
 def resume(url: str | None, schema: str | None, app: str | None, **what: Any) -> None:
-    """Let a queue, a task or a tenant that was paused go on."""
+    """Let a queue, a task, a tenant or a key that was paused go on."""
     opened = open_database(url, schema, app)
     was = opened.resume(**what)
     scope, name = next((scope, name) for scope, name in what.items() if name is not None)

@@ -23,6 +23,8 @@
     │   ├── AlreadyRegistered              register() twice in one process
     │   ├── NotRegistered                  unregister() of what this process never registered
     │   └── MirrorHookMissing
+    ├── QueueFull                          as many jobs wait in a queue as may
+    ├── QuotaExceeded                      a tenant has had what it may
     ├── MirrorFailed                       what must happen beside a change failed; the change was not made
     ├── StaleRun                           a run that no longer owns its job
     ├── JobFailed, JobCancelled            raised by waiting for a result
@@ -31,6 +33,7 @@
 
     Steer                                  raised by handlers; not errors
     ├── Snooze                             later, not counted as an attempt
+    │   └── RateLimited                    the same, and nothing else of its key or task starts meanwhile
     ├── Retry                              later, counted
     └── Cancel                             never
 
@@ -158,6 +161,18 @@ class MirrorHookMissing(Conflict):
     """A Python hook must see this change, and this process has not loaded it: make the change where the task is."""
 
 
+class QueueFull(DulyError):
+    """As many jobs wait in this queue as may: enqueue later, or raise the limit."""
+
+
+class QuotaExceeded(DulyError):
+    """The tenant has had what it may: enqueue later, or raise its quota. `retry_after` says when, if a time helps."""
+
+    def __init__(self, message: str = "", *, retry_after: timedelta | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
 class MirrorFailed(DulyError):
     """What must happen beside a change of a recurring job failed, so the change was not made."""
 
@@ -206,6 +221,23 @@ class Snooze(Steer):
 
     def __str__(self) -> str:
         return f"snoozed for {self.delay}"
+
+
+class RateLimited(Snooze):
+    """What the job calls wants to be left alone for `retry_after`: so long nothing of its key, or task, starts.
+
+    This attempt does not count. `retry_after` is a timedelta, a number of seconds, or text such as "1m30s".
+    """
+
+    def __init__(self, retry_after: timedelta | float | str, reason: str = "") -> None:
+        from duly.domain.durations import to_timedelta  # here, as that module needs this one
+
+        super().__init__(to_timedelta(retry_after, "RateLimited(retry_after)"))
+        self.reason = reason
+        self.args = (retry_after, reason)
+
+    def __str__(self) -> str:
+        return f"rate limited for {self.delay}" + (f": {self.reason}" if self.reason else "")
 
 
 class Cancel(Steer):

@@ -22,6 +22,8 @@ BITS = {"task": 1, "queue": 2, "tenant": 4}
 """How a run is marked that counts under a limit of this scope."""
 QUOTAS = {"minute": 60_000_000, "day": 86_400_000_000}
 MOST = 1_000_000_000
+LATE_US = 30_000
+"""How long after its claim a run under a rate may start; later it is given back, and its part of the rate is lost."""
 _RATE = re.compile(r"\s*([0-9][0-9_]*)\s*/\s*(\S+)\s*")
 
 Gate = tuple[str, str]
@@ -78,7 +80,7 @@ class Rate(NamedTuple):
         """How many may start now."""
         if self.burst is None:
             return self.n - (used if spent_until == self.window(now) else 0)
-        return self.burst - -(-max(spent_until - now, 0) * self.n // self.per_us)
+        return self.at_once - -(-max(spent_until - now, 0) * self.n // self.per_us)
 
     def opens_at(self, spent_until: int, used: int, now: int) -> int:
         """When the next may start."""
@@ -86,7 +88,12 @@ class Rate(NamedTuple):
             return now
         if self.burst is None:
             return self.window(now) + self.per_us
-        return spent_until - (self.burst - 1) * self.per_us // self.n
+        return spent_until - (self.at_once - 1) * self.per_us // self.n
+
+    @property
+    def at_once(self) -> int:
+        """How many may be claimed at once: less than the burst by what may come while a claim becomes a start."""
+        return max(1, (self.burst or 1) - -(-self.n * LATE_US // self.per_us))
 
     def window(self, now: int) -> int:
         """When the minute or day that we are in began."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from duly.domain.durations import human, micros
-from duly.domain.errors import Cancel, Retry, Snooze
+from duly.domain.errors import Cancel, RateLimited, Retry, Snooze
 from duly.domain.records import Claimed, Lapsed, Settled
 from duly.domain.retry import Backoff, Decision, after_failure
 from duly.domain.text import clean_text, describe_exception, safe_repr
@@ -78,6 +78,7 @@ def after_error(
     match error:
         case Snooze():
             delay = micros(error.delay)
+            block = delay if isinstance(error, RateLimited) else 0
             return Settled(
                 job.id,
                 job.token,
@@ -88,6 +89,7 @@ def after_error(
                 ran_us=ran_us,
                 reason=str(error),
                 log=log,
+                block_us=block,
             )
         case Cancel():
             return cancelled(job, ran_us, error.reason, log)

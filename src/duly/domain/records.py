@@ -36,6 +36,7 @@ class NewJob(NamedTuple):
     unique_mode: str = "none"
     unique_scope: str = "none"
     unique_window_us: int | None = None
+    limit_key: str | None = None
 
 
 class Claimed(NamedTuple):
@@ -87,6 +88,8 @@ class Settled(NamedTuple):
     result: str | None = None
     log: str | None = None
     again_at: int | None = None
+    block_us: int = 0
+    """For how long the handler asked that nothing of its key, or of its task, starts; not stored with the run."""
 
 
 class Lapsed(NamedTuple):
@@ -101,6 +104,7 @@ class Lapsed(NamedTuple):
     retry: str | None
     why: str
     hold: int
+    limit_key: str | None = None
 
 
 class Lane(NamedTuple):

@@ -37,6 +37,8 @@ class NewRecurring(NamedTuple):
     declared_in: str | None = None
     enabled: bool = True
     max_attempts: int | None = ENDLESS
+    limit_key: str | None = ""
+    """The key of its limits; "" leaves to the job that exists what it has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from duly.domain.errors import DatabaseUnavailable, DulyError
 from duly.domain.outcome import after_crash, mirror_failed
 from duly.domain.records import HOLD, Lapsed, ProcessIdentity, Settled, WorkerRecord
 from duly.store.database import Hint
+from duly.store.ops_keys import Freed
 from duly.store.store import Store
 
 log = logging.getLogger("duly.maintenance")
@@ -95,9 +96,9 @@ def _settle_one(store: Store, run: Lapsed, *, crash_limit: int, only_expired: bo
     settled = after_crash(run, crash_limit=crash_limit, random=random.random)
     try:
         if run.hold == HOLD["recurs"]:
-            done = _settle_recurring(store, settled, only_expired=only_expired)
+            done = _settle_recurring(store, settled, _freed(run), only_expired=only_expired)
         else:
-            done = store.settle_keyed(settled, run.hold, only_expired=only_expired)
+            done = store.settle_keyed(settled, run.hold, only_expired=only_expired, freed=_freed(run))
     except DatabaseUnavailable:
         raise
     except DulyError as error:
@@ -108,15 +109,19 @@ def _settle_one(store: Store, run: Lapsed, *, crash_limit: int, only_expired: bo
     return done
 
 
-def _settle_recurring(store: Store, settled: Settled, *, only_expired: bool) -> bool:
+def _freed(run: Lapsed) -> Freed | None:
+    return None if run.limit_key is None else Freed([run.limit_key], [(run.limit_key, True)])
+
+
+def _settle_recurring(store: Store, settled: Settled, freed: Freed | None, *, only_expired: bool) -> bool:
     """Settle with the mirror. One that goes on failing must not keep the job from ever running again."""
     error: str | None = None
     for _ in range(MIRROR_TRIES):
-        ended = store.end_recurring([settled], only_expired=only_expired)
+        ended = store.end_recurring([settled], only_expired=only_expired, freed=freed)
         error = ended.failed.get(settled.id)
         if error is None:
             if settled.id in ended.hookless:
                 log.warning("job %s is left to a worker that has its hook: %s", settled.id, ended.hookless[settled.id])
             return settled.id in ended.accepted
     settled = mirror_failed(settled, error or "")
-    return settled.id in store.end_recurring([settled], only_expired=only_expired, mirrored=False).accepted
+    return settled.id in store.end_recurring([settled], only_expired=only_expired, mirrored=False, freed=freed).accepted

@@ -17,8 +17,8 @@ R = TypeVar("R")
 class Hint(NamedTuple):
     """What a wake-up says. Only ever a hint.
 
-    `jobs` came into a lane; something is `due` soon; a job should `cancel`; `workers` came or went; `look` around;
-    the file was `changed`, by whomever, for those who have nothing better to do.
+    `jobs` came into a lane; something is `due` soon; a job should `cancel`; `workers` came or went; `gates` changed;
+    `look` around; the file was `changed`, by whomever, for those who have nothing better to do.
     """
 
     kind: str

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from duly.domain.limits import Gate, Limit, Says
-from duly.store import ops_gates, ops_limits
+from duly.store import ops_gates, ops_keys, ops_limits
 from duly.store.call import Call, Op, Rows
 from duly.store.database import Database, Hint
 
@@ -34,22 +34,30 @@ class Gates:
         for_us: int | None,
         actor: Actor | None = None,
     ) -> None:
-        """Close a gate: from now on no claim takes a job of that queue, task or tenant."""
-        self._database.write(
-            lambda: ops_gates.pause(scope, name, by=by, reason=reason, until=until, for_us=for_us, actor=actor)
-        )
+        """Close a gate: from now on no claim takes a job of that queue, task, tenant or key."""
+
+        def op() -> Op[None]:
+            if scope == "key":
+                return ops_keys.pause(
+                    self._database.dialect, name, by=by, reason=reason, until=until, for_us=for_us, actor=actor
+                )
+            return ops_gates.pause(scope, name, by=by, reason=reason, until=until, for_us=for_us, actor=actor)
+
+        self._database.write(op)
         if until is not None or for_us is not None:
             self._database.poke(Hint("due"))
 
     def resume(self, scope: str, name: str, *, actor: Actor | None = None) -> bool:
         """Open a gate. Returns whether it was closed."""
-        was = self._database.write(lambda: ops_gates.resume(scope, name, actor=actor))
+        was = self._database.write(
+            lambda: ops_keys.resume(name, actor=actor) if scope == "key" else ops_gates.resume(scope, name, actor=actor)
+        )
         self._database.poke(Hint("look"))
         return was
 
     def paused(self) -> list[Pause]:
         """What is paused at this moment."""
-        return self._database.read(ops_gates.paused)
+        return self._database.read(ops_gates.paused) + self._database.read(ops_keys.paused)
 
     def reopen(self) -> bool:
         """Open the gates whose time is over. Returns whether there were any."""
@@ -89,11 +97,35 @@ class Gates:
         self._database.poke(Hint("gates"))
         return before
 
+    def block(self, scope: str, name: str, for_us: int, reason: str) -> None:
+        """Keep a gate or a key closed for a while because what is behind it asked for it."""
+        self._database.write(
+            lambda: (
+                ops_keys.block(self._database.dialect, name, for_us, reason)
+                if scope == "key"
+                else ops_gates.block(scope, name, for_us, reason)
+            )
+        )
+        self._database.poke(Hint("due"))
+
     def unset_limit(self, scope: str, name: str, *, actor: Actor | None = None) -> Says:
         """Take back what was said by hand: what the code declares holds again. Returns what is said now."""
         says = self._database.write(lambda: ops_limits.unset(scope, name, actor=actor))
         self._database.poke(Hint("gates"))
         return says
+
+    def set_quota(self, tenant: str, said: Mapping[str, Says], *, actor: Actor | None = None) -> None:
+        """State what a tenant may have: by scope, what each of its gates says."""
+
+        def op() -> Op[None]:
+            for scope, says in sorted(said.items()):
+                if scope == "tenant":  # its rate is not part of the quota
+                    before = (yield from ops_limits.read(scope, tenant))[0]
+                    says = says._replace(rate_n=before.rate_n, rate_us=before.rate_us, burst=before.burst)
+                yield from ops_limits.set_by_hand(scope, tenant, says, actor=actor)
+
+        self._database.write(op)
+        self._database.poke(Hint("gates"))
 
     def declare(self, wanted: Iterable[tuple[Gate, Says]]) -> None:
         """Make true what the code says of its tasks, unless somebody said otherwise by hand."""
@@ -107,6 +139,29 @@ class Gates:
         if not self._database.read(lambda: _rows(Call("unstamped", {"age_us": age_us}))):
             return 0
         return self._database.write(lambda: ops_limits.stamp(age_us))
+
+    # -- keys -------------------------------------------------------------------------------------------------
+
+    def admit(self, n: int = 1_000) -> ops_keys.Lanes:
+        """Let in jobs with keys that have just come or whose keys open, where there is room. Returns their lanes."""
+        if not self._database.read(lambda: _rows(Call("any_arrived"))):
+            return []
+        dialect = self._database.dialect
+        moved = self._database.write(lambda: ops_keys.arrive(dialect, n))
+        return moved + self._database.write(lambda: ops_keys.reopen(dialect))
+
+    def set_key_limit(self, key: str, says: Says, *, actor: Actor | None = None) -> None:
+        """State what holds for one key, whatever its group says; nothing: its group's word holds again."""
+        self._database.write(lambda: ops_keys.set_limit(self._database.dialect, key, says, actor=actor))
+        self._database.poke(Hint("gates"))
+
+    def rearrange(self, group: str) -> None:
+        """What a group of keys says has changed: let its jobs in anew."""
+        after: str | None = group
+        while after is not None:
+            after = self._database.write(
+                lambda after=after: ops_keys.rearrange(self._database.dialect, group, after)  # type: ignore[misc]
+            )
 
     def opens_in_us(self, gates: Sequence[Gate]) -> int | None:
         """Microseconds until the rates of these gates let one start; None if it is not a rate that they wait for."""

@@ -94,9 +94,10 @@ def _claim_sqlite(
     gates: Sequence[Gate],
     shares: Mapping[str, int] | None,
 ) -> Op[list[Claimed]]:
+    rated: list[Gate] = []
     if (yield Call("any_gate")):
         from_lanes = yield from _open_lanes(from_lanes, str(params["queue"]), gates)
-        n = yield from room(gates, n)
+        n, rated = yield from room(gates, n)
     if n <= 0:
         return []
     heads: dict[str, list[list[tuple[int, str]]]] = {}
@@ -111,8 +112,8 @@ def _claim_sqlite(
     yield Call("lease", params | ids)
     yield Call("leave_lane", ids)
     rows = yield Call("leased_jobs", ids)
-    if gates:
-        yield from spend(gates, len(picked), str(ids["ids"]))
+    if rated:
+        yield from spend(rated, len(picked), str(ids["ids"]))
     leased = json.loads(str(rows[0][0]))
     return [Claimed._make([*row, rank]) for row, (rank, _) in zip(leased, picked, strict=True)]
 

@@ -12,8 +12,8 @@ from duly.domain.records import HOLD, Enqueued, NewJob
 from duly.domain.unique import storage_key
 from duly.store.call import Call, CopyIn, Dialect, Op, Rows, Value
 
-Fresh = tuple[str, str, str | None]
-"""What differs between the jobs of one bulk call: id, arguments, unique key."""
+Fresh = tuple[str, str, str | None] | tuple[str, str, str | None, str | None]
+"""What differs between jobs of one bulk call: id, arguments, unique key, and the key of its limits if any has one."""
 
 CHUNK = 5_000
 MOVES = 100
@@ -22,9 +22,10 @@ MOVES = 100
 _NO_EXTRAS = (None,) * 4
 _COPY_JOBS = (
     "id, task, queue, tenant, args, priority, max_attempts, retry, timeout_us, expires_at, created_at, "
-    "enqueued_by, unique_key, tags, headers"
+    "enqueued_by, unique_key, tags, headers, limit_key"
 )
 _COPY_WAITING = "queue, suspect, tenant, task, rank, id, run_at, priority, token, attempt, crashes, hold"
+_COPY_ARRIVED = "id, queue, tenant, task, run_at, priority, hold, parked_at, reason, mark, rank"
 _COPY_SCHEDULED = "id, run_at, queue, tenant, task, priority, token, attempt, crashes, hold"
 
 
@@ -55,6 +56,7 @@ def _params(job: NewJob, hold: int) -> dict[str, Value]:
         "unique_key": job.unique_key,
         "tags": job.tags,
         "headers": job.headers,
+        "limit_key": job.limit_key,
         "hold": hold,
         "horizon": DEFAULT_HORIZON_US,
     }
@@ -68,6 +70,7 @@ def is_plain(job: NewJob) -> bool:
         and job.unique_mode == "none"
         and (job.retry, job.timeout_us, job.expires_at, job.expires_us) == _NO_EXTRAS
         and (job.enqueued_by, job.tags, job.headers, job.unique_key) == _NO_EXTRAS
+        and job.limit_key is None
     )
 
 
@@ -96,10 +99,15 @@ def _insert(dialect: Dialect, job: NewJob, *, hold: int) -> Op[bool]:
     due = job.run_at is None and job.delay_us == 0
     params = _params(job, hold)
     if dialect is Dialect.POSTGRES:
-        return bool((yield Call("enqueue_due" if due else "enqueue_at", params)))
+        if job.limit_key is None:
+            return bool((yield Call("enqueue_due" if due else "enqueue_at", params)))
+        new = bool((yield Call("enqueue_at", params)))
+        if new:
+            yield Call("insert_arrived", params)
+        return new
     new = bool((yield Call("insert_job", params)))
     if new:
-        yield Call("insert_waiting", params)
+        yield Call("insert_waiting" if job.limit_key is None else "insert_arrived", params)
         if not due:
             yield Call("insert_scheduled", params)
     return new
@@ -224,12 +232,16 @@ def take_unstarted(dialect: Dialect, job_id: str) -> Op[Unstarted | None]:
             rows = yield Call("take_unstarted", {"id": job_id})
             if rows or not (yield Call("is_unstarted", {"id": job_id})):
                 break
+    if rows:
+        yield Call("nudge_key_of", {"id": job_id})
     return Unstarted._make(rows[0]) if rows else None
 
 
 def requeue(job: Unstarted) -> Op[None]:
-    """Put a job that was taken out of its place into its lane, due now."""
-    yield Call("requeue", job._asdict() | {"horizon": DEFAULT_HORIZON_US})
+    """Put a job that was taken out of its place into its lane, due now; one with a key aside until there is room."""
+    params = job._asdict() | {"horizon": DEFAULT_HORIZON_US}
+    if not (yield Call("requeue", params)):
+        yield Call("requeue_keyed", params)
 
 
 def move_to(dialect: Dialect, job_id: str, *, run_at: int | None, delay_us: int) -> Op[bool]:
@@ -295,17 +307,35 @@ def _known(dialect: Dialect, rows: Sequence[Fresh]) -> Op[set[str]]:
 def _insert_many(dialect: Dialect, model: NewJob, rows: Sequence[Fresh], *, plan: _Plan, hold: int) -> Op[None]:
     params = _params(model, hold)
     params |= {"run_at": plan.run_at, "expires_at": plan.expires_at, "created_at": plan.now, "rank": plan.rank}
-    place = "insert_waiting_many" if plan.run_at <= plan.now else "insert_scheduled_many"
     for start in range(0, len(rows), CHUNK):
         chunk = rows[start : start + CHUNK]
         if dialect is Dialect.POSTGRES:
             params["ids"] = [row[0] for row in chunk]
             params["argses"] = [row[1] for row in chunk]
             params["unique_keys"] = [row[2] for row in chunk]
+            params["limit_keys"] = [_limit_key(row) for row in chunk]
         else:
             params["batch"] = json.dumps(chunk)
         yield Call("insert_jobs", params)
-        yield Call(place, params)
+        if plan.run_at > plan.now:
+            yield Call("insert_scheduled_many", params)
+            continue
+        plain = [row for row in chunk if _limit_key(row) is None]
+        if plain:
+            yield Call("insert_waiting_many", params | _ids(dialect, plain))
+        keyed = [row for row in chunk if _limit_key(row) is not None]
+        if keyed:
+            yield Call("insert_arrived_many", params | _ids(dialect, keyed))
+
+
+def _limit_key(row: Fresh) -> str | None:
+    return row[3] if len(row) > 3 else None
+
+
+def _ids(dialect: Dialect, rows: Sequence[Fresh]) -> dict[str, Value]:
+    if dialect is Dialect.SQLITE:
+        return {"batch": json.dumps(rows)}
+    return {"ids": [row[0] for row in rows], "limit_keys": [_limit_key(row) for row in rows]}
 
 
 def _field(value: object) -> str:
@@ -321,13 +351,21 @@ def _copy(model: NewJob, rows: Sequence[Fresh], plan: _Plan) -> Op[None]:
     before = f"\t{task}\t{queue}\t{tenant}\t"
     options = (model.priority, model.max_attempts, model.retry, model.timeout_us, plan.expires_at, plan.now)
     after = "\t" + "\t".join(map(_field, (*options, model.enqueued_by))) + "\t"
-    end = f"\t{_field(model.tags)}\t{_field(model.headers)}\n"
-    data = [row[0] + before + _field(row[1]) + after + _field(row[2]) + end for row in rows]
+    end = f"\t{_field(model.tags)}\t{_field(model.headers)}\t"
+    data = [
+        row[0] + before + _field(row[1]) + after + _field(row[2]) + end + _field(_limit_key(row)) + "\n" for row in rows
+    ]
     yield CopyIn("jobs", _COPY_JOBS, data)
     if plan.run_at <= plan.now:
         head = f"{queue}\t0\t{tenant}\t{task}\t{plan.rank}\t"
         foot = f"\t{plan.run_at}\t{model.priority}\t0\t0\t0\t0\n"
-        yield CopyIn("waiting", _COPY_WAITING, [head + row[0] + foot for row in rows])
+        plain = [head + row[0] + foot for row in rows if _limit_key(row) is None]
+        if plain:
+            yield CopyIn("waiting", _COPY_WAITING, plain)
+        if len(plain) < len(rows):
+            head = f"\t{queue}\t{tenant}\t{task}\t{plan.run_at}\t{model.priority}\t0\t{plan.now}\tarrived\t"
+            keyed = [(row[0], _field(_limit_key(row))) for row in rows if _limit_key(row) is not None]
+            yield CopyIn("parked", _COPY_ARRIVED, [f"{job_id}{head}{key}\t{plan.rank}\n" for job_id, key in keyed])
     else:
         foot = f"\t{plan.run_at}\t{queue}\t{tenant}\t{task}\t{model.priority}\t0\t0\t0\t0\n"
         yield CopyIn("scheduled", _COPY_SCHEDULED, [row[0] + foot for row in rows])
@@ -361,14 +399,14 @@ def _enqueue_some_unique(
         plan = _plan(model, (yield Call("clock", {"queue": model.queue, "horizon": DEFAULT_HORIZON_US})))
         yield from _insert_many(dialect, model, fresh, plan=plan, hold=HOLD[model.unique_scope])
     answers |= {row[0]: Enqueued(row[0], created=True) for row in fresh}
-    for key, (job_id, args, unique_key) in keyed:
-        holder, scope = holders[key]
+    for key, row in keyed:
+        job_id, (holder, scope) = row[0], holders[key]
         if job_id in answers:
             continue
         if model.unique_mode == "skip" and (scope != HOLD["queued"] or holder in answers):
             answers[job_id] = Enqueued(holder, created=False)
         else:
-            one = model._replace(id=job_id, args=args, unique_key=unique_key)
+            one = model._replace(id=job_id, args=row[1], unique_key=row[2], limit_key=_limit_key(row))
             answers[job_id] = yield from _enqueue_unique(dialect, one)
     return answers
 

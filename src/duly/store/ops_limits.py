@@ -121,20 +121,24 @@ def bits(gates: Iterable[Gate]) -> int:
     return sum(BITS.get(scope, 0) for scope, _ in gates)
 
 
-def room(gates: Iterable[Gate], most: int) -> Op[int]:
-    """How many may start through all of these gates now. SQLite."""
+def room(gates: Iterable[Gate], most: int) -> Op[tuple[int, list[Gate]]]:
+    """How many may start through all of these gates now, and which of them have rates. SQLite."""
+    rated: list[Gate] = []
     for scope, name in gates:
         rows = yield Call("gate_now", {"scope": scope, "name": name})
         if not rows:
             continue
-        slots, rate_n, rate_us, burst, spent_until, used, now, live = (
-            None if v is None else int(str(v)) for v in rows[0]
+        slots, rate_n, rate_us, burst, spent_until, used, now, live, meters_keys = (
+            None if value is None else int(str(value)) for value in rows[0]
         )
         if slots is not None:
             most = min(most, slots - (live or 0))
+        if meters_keys:
+            rated.append((scope, name))
         if rate_n is not None and rate_us is not None:
+            rated.append((scope, name))
             most = min(most, Rate(rate_n, rate_us, burst).room(spent_until or 0, used or 0, now or 0))
-    return max(0, most)
+    return max(0, most), rated
 
 
 def spend(gates: Iterable[Gate], n: int, ids: str) -> Op[None]:

@@ -15,6 +15,7 @@ from duly.domain.records import HOLD, Lapsed, Settled
 from duly.domain.states import TERMINAL, State
 from duly.store.call import Call, Dialect, Op, Rows, Value
 from duly.store.ops_enqueue import hold_key, key_of, requeue, take_unstarted
+from duly.store.ops_keys import Freed, freeing, keys_of
 
 _STATES = frozenset({"succeeded", "failed", "cancelled", "scheduled", "queued", "recurs", "idle"})
 _COLUMNS = (
@@ -48,7 +49,8 @@ def settle(dialect: Dialect, batch: Sequence[Settled], *, shard: int = 0, only_e
     params: dict[str, Value] = {"only_expired": only_expired, "shard": shard, "horizon": DEFAULT_HORIZON_US}
     if dialect is Dialect.POSTGRES:
         batch = sorted(batch, key=itemgetter(0))  # rows are locked in one order by all, so that none deadlock
-        params |= dict(zip(_COLUMNS, (list(column) for column in zip(*batch, strict=True)), strict=True))
+        columns = [list(column) for column in zip(*batch, strict=True)]
+        params |= dict(zip(_COLUMNS, columns[: len(_COLUMNS)], strict=True))
         rows = yield Call("settle", params)
         return {str(row[0]) for row in rows}
     return (yield from _settle_sqlite(batch, params))
@@ -151,6 +153,11 @@ def give_back(dialect: Dialect, pairs: Sequence[tuple[str, int]], *, shard: int 
     """
     if not pairs:
         return set()
+    keys = yield from keys_of(dialect, [pair[0] for pair in pairs])
+    return (yield from freeing(dialect, Freed(keys), _give_back(dialect, pairs, shard)))
+
+
+def _give_back(dialect: Dialect, pairs: Sequence[tuple[str, int]], shard: int) -> Op[set[str]]:
     rows = yield Call("held_pairs", _pairs(dialect, pairs))
     given: set[str] = set()
     plain: list[Settled] = []

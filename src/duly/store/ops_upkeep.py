@@ -7,7 +7,7 @@ import json
 from duly.domain.audit import Actor
 from duly.domain.rank import DEFAULT_HORIZON_US
 from duly.domain.states import State
-from duly.store import ops_audit
+from duly.store import ops_audit, ops_keys
 from duly.store.call import Call, Dialect, Op, Value
 
 DAY_US = 86_400_000_000
@@ -26,6 +26,7 @@ def promote(dialect: Dialect, n: int) -> Op[list[tuple[str, str, str, int, int]]
         params["ids"] = ids
         rows = yield Call("promote_lanes", params)
         yield Call("promote_waiting", params)
+        yield Call("promote_aside", params)
         yield Call("leave_scheduled", params)
     return [(str(r[0]), str(r[1]), str(r[2]), int(str(r[3])), int(str(r[4]))) for r in rows]
 
@@ -64,9 +65,10 @@ def _prune_jobs(dialect: Dialect, state: State, keep_us: int, n: int) -> Op[int]
     return len(ids)
 
 
-def prune_rest(keep_rollups_us: int) -> Op[None]:
-    """Forget unique keys whose window is over, counts too old, and workers long gone."""
+def prune_rest(dialect: Dialect, keep_rollups_us: int) -> Op[None]:
+    """Forget unique keys whose window is over, keys of limits that say nothing, counts too old, workers long gone."""
     yield Call("prune_keys")
+    yield from ops_keys.prune(dialect)
     yield Call("prune_rollups", {"keep_us": keep_rollups_us})
     yield Call("forget_workers", {"silent_us": DAY_US})
 

@@ -57,6 +57,7 @@ from duly.store import (
     ops_claim,
     ops_enqueue,
     ops_jobs,
+    ops_keys,
     ops_lists,
     ops_results,
     ops_settle,
@@ -65,8 +66,10 @@ from duly.store import (
     ops_workers,
 )
 from duly.store.call import Call, Dialect, Op, Rows
+from duly.store.caps import Caps
 from duly.store.database import Database, Hint, Waker
 from duly.store.gates import Gates
+from duly.store.ops_keys import Freed
 
 if TYPE_CHECKING:  # imported where it is used: few programs have recurring jobs at start-up
     from duly.domain.recurring import Occurrence, RecurringRecord
@@ -135,6 +138,7 @@ class Store:
         self.hooks: Hooks = {} if hooks is None else hooks
         """The Python hooks of this process that see changes of recurring jobs, by task."""
         self.gates = Gates(database)
+        self.caps = Caps(database)
         self._shard = random.randrange(1, 2**31)
 
     @classmethod
@@ -162,6 +166,7 @@ class Store:
 
     def enqueue(self, job: NewJob) -> Enqueued:
         """Store a job and wake a worker. May be repeated after a lost connection: the id is the caller's."""
+        self.caps.check(job.queue, job.tenant)
         if self.dialect is Dialect.POSTGRES and ops_enqueue.is_plain(job):
             channel, payload = self.database.notice(Hint("jobs", job.queue, job.tenant, job.task))
             return self.database.write(lambda: ops_enqueue.store_plain(job, channel, payload), atomic=False)
@@ -170,17 +175,18 @@ class Store:
         self._wake_for(job)
         return answer
 
-    def enqueue_many(self, model: NewJob, rows: Sequence[tuple[str, str, str | None]]) -> list[Enqueued]:
+    def enqueue_many(self, model: NewJob, rows: Sequence[ops_enqueue.Fresh]) -> list[Enqueued]:
         """Store many jobs that differ in (id, args, unique key), all or none."""
+        self.caps.check(model.queue, model.tenant, len(rows))
         copy = self.dialect is Dialect.POSTGRES
         answers = self.database.write(lambda: ops_enqueue.enqueue_many(self.dialect, model, rows, copy=copy))
-        self._wake_for(model)
+        self._wake_for(model, keyed=any(len(row) > 3 for row in rows[:1]))
         return answers
 
-    def _wake_for(self, job: NewJob) -> None:
+    def _wake_for(self, job: NewJob, *, keyed: bool = False) -> None:
         if job.delay_us >= NO_HURRY_US:
             return  # every worker asks for what is due at least that often
-        later = job.run_at is not None or job.delay_us
+        later = job.run_at is not None or job.delay_us or keyed or job.limit_key is not None
         self.database.poke(Hint("due") if later else Hint("jobs", job.queue, job.tenant, job.task))
 
     # -- claim, settle ----------------------------------------------------------------------------------------
@@ -225,34 +231,46 @@ class Store:
             again=False,
         )
 
-    def settle(self, batch: Sequence[Settled], *, only_expired: bool = False, repeated: bool = False) -> set[str]:
+    def settle(
+        self,
+        batch: Sequence[Settled],
+        *,
+        only_expired: bool = False,
+        repeated: bool = False,
+        freed: Freed | None = None,
+    ) -> set[str]:
         """End runs whose jobs hold no unique key. Returns the ids accepted; the others had lost their lease.
 
-        `repeated`: an earlier call with these runs failed, and may have been committed all the same.
+        `repeated`: an earlier call with these runs failed, and may have been committed all the same. `freed`: the keys
+        of their limits (`Claimed.limit_key`), of which the next jobs are let in; afterwards it says where.
         """
         tries = iter((repeated, True))
 
         def op() -> Op[set[str]]:
-            accepted = yield from ops_settle.settle(self.dialect, batch, shard=self._shard, only_expired=only_expired)
+            settling = ops_settle.settle(self.dialect, batch, shard=self._shard, only_expired=only_expired)
+            accepted = yield from ops_keys.freeing(self.dialect, freed, settling)
             if next(tries, True) and len(accepted) < len(batch):
                 missing = [each for each in batch if each.id not in accepted]
                 accepted |= yield from ops_settle.already_settled(missing)
             return accepted
 
-        return self.database.write(op, atomic=False)
+        return self.database.write(op, atomic=freed is not None)
 
-    def settle_keyed(self, settled: Settled, hold: int, *, only_expired: bool = False) -> bool:
+    def settle_keyed(
+        self, settled: Settled, hold: int, *, only_expired: bool = False, freed: Freed | None = None
+    ) -> bool:
         """End one run whose job holds a unique key or recurs (`Claimed.hold` is not 0). Returns if it was accepted."""
         if hold == HOLD["recurs"]:
-            return settled.id in self.end_recurring([settled], only_expired=only_expired).accepted
+            return settled.id in self.end_recurring([settled], only_expired=only_expired, freed=freed).accepted
         if hold in (HOLD["none"], HOLD["window"]):
-            return bool(self.settle([settled], only_expired=only_expired))
+            return bool(self.settle([settled], only_expired=only_expired, freed=freed))
         tries = iter((False, True))
 
         def op() -> Op[set[str]]:
-            accepted = yield from ops_settle.settle_keyed(
+            settling = ops_settle.settle_keyed(
                 self.dialect, settled, hold, shard=self._shard, only_expired=only_expired
             )
+            accepted = yield from ops_keys.freeing(self.dialect, freed, settling)
             if next(tries, True) and not accepted:
                 accepted = yield from ops_settle.already_settled([settled])
             return accepted
@@ -267,6 +285,7 @@ class Store:
         repeated: bool = False,
         mirrored: bool = True,
         queueing: bool = False,
+        freed: Freed | None = None,
     ) -> Ended:
         """End runs of recurring jobs (`Claimed.hold` is HOLD["recurs"]); what follows is decided by their rules.
 
@@ -280,7 +299,7 @@ class Store:
         tries = iter((repeated, True))
 
         def op() -> Op[Ended]:
-            ended = yield from ops_recurring_runs.end_runs(
+            ending = ops_recurring_runs.end_runs(
                 self.recurring,
                 batch,
                 shard=self._shard,
@@ -288,6 +307,7 @@ class Store:
                 mirrored=mirrored,
                 queueing=queueing,
             )
+            ended = yield from ops_keys.freeing(self.dialect, freed, ending)
             if next(tries, True):
                 known = {*ended.accepted, *ended.held, *ended.failed, *ended.hookless}
                 found = yield from ops_settle.already_settled([each for each in batch if each.id not in known])
@@ -368,11 +388,14 @@ class Store:
 
         return self.database.write(op)
 
-    def park(self, job_id: str, token: int, *, reason: str, detail: str, mark: str) -> bool:
+    def park(self, job_id: str, token: int, *, reason: str, detail: str, mark: str, freed: Freed | None = None) -> bool:
         """Set a claimed job aside with the reason, no attempt counted."""
-        return self.database.write(
-            lambda: ops_settle.park(self.dialect, job_id=job_id, token=token, reason=reason, detail=detail, mark=mark)
-        )
+
+        def op() -> Op[bool]:
+            parking = ops_settle.park(self.dialect, job_id=job_id, token=token, reason=reason, detail=detail, mark=mark)
+            return (yield from ops_keys.freeing(self.dialect, freed, parking))
+
+        return self.database.write(op)
 
     def release_parked(self, task: str, fingerprint: str) -> int:
         """Give jobs parked by another version of the code another chance."""
@@ -434,7 +457,7 @@ class Store:
 
     def prune_rest(self, keep_rollups_us: int) -> None:
         """Forget spent unique keys, old counts and workers long gone."""
-        self.database.write(lambda: ops_upkeep.prune_rest(keep_rollups_us))
+        self.database.write(lambda: ops_upkeep.prune_rest(self.dialect, keep_rollups_us))
 
     def add_up_hour(self, keep_minutes_us: int) -> bool:
         """Turn the oldest hour of counts by the minute into one row each."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from duly.domain.records import Settled
 from duly.store.ops_recurring_runs import Ended
@@ -29,15 +30,15 @@ class OneSlot(Pool):
 class StandingStore(Store):
     """For a clock that stands: between the end of a run and its settling no time passes."""
 
-    def settle(self, batch: Sequence[Settled], **options: bool) -> set[str]:
+    def settle(self, batch: Sequence[Settled], **options: Any) -> set[str]:
         """End runs, now."""
         return super().settle([each._replace(age_us=0) for each in batch], **options)
 
-    def settle_keyed(self, settled: Settled, hold: int, **options: bool) -> bool:
+    def settle_keyed(self, settled: Settled, hold: int, **options: Any) -> bool:
         """End one run, now."""
         return super().settle_keyed(settled._replace(age_us=0), hold, **options)
 
-    def end_recurring(self, batch: Sequence[Settled], **options: bool) -> Ended:
+    def end_recurring(self, batch: Sequence[Settled], **options: Any) -> Ended:
         """End runs of recurring jobs, now."""
         return super().end_recurring([each._replace(age_us=0) for each in batch], **options)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
 from starlette.responses import JSONResponse, Response
@@ -18,6 +19,8 @@ from duly.domain.errors import (
     JobNotFound,
     MirrorFailed,
     PayloadTooLarge,
+    QueueFull,
+    QuotaExceeded,
     UnknownTask,
 )
 from duly.domain.text import clean_text
@@ -71,6 +74,11 @@ def told(error: DulyError) -> WebError:
     match error:
         case PayloadTooLarge():
             return WebError(413, "too_large", message)
+        case QueueFull():
+            return WebError(429, "queue_full", message)
+        case QuotaExceeded():
+            seconds = None if error.retry_after is None else math.ceil(error.retry_after.total_seconds())
+            return WebError(429, "quota_exceeded", message, headers=_retry_after(seconds))
         case JobNotFound():
             return WebError(404, "not_found", message)
         case UnknownTask():
@@ -88,3 +96,7 @@ def told(error: DulyError) -> WebError:
             return WebError(503, "unavailable", "the database cannot be used now", "try again in a while")
         case _:
             return WebError(409, "conflict", message)
+
+
+def _retry_after(seconds: int | None) -> dict[str, str]:
+    return {} if seconds is None else {"retry-after": str(max(1, seconds))}

@@ -14,6 +14,8 @@ from duly.store.gates import Gates
 READ_AT_MOST = 1.0
 TIGHT = 1.0
 """How long after a claim that got less than asked a limit is taken to be full: only free slots are claimed for."""
+FULL = 1.0
+"""How long a full limit is left alone if nobody says that something under it has ended."""
 
 Bound = tuple[Gate, ...]
 """The limits that bind a lane, in the order in which all hold them; none for most lanes."""
@@ -28,6 +30,8 @@ class Bounds:
         self._bound: dict[tuple[str, str, str], Bound] = {}
         self._tight: dict[Bound, float] = {}
         self._opens: dict[Bound, float] = {}
+        """When, on the monotonic clock, to try again where a rate was used up or a limit was full."""
+        self._full: set[Bound] = set()
         self._stale = True
         self._read_at = float("-inf")
         self.weights: dict[str, float] = {}
@@ -39,6 +43,13 @@ class Bounds:
         """Something may have changed: read again before the next claim."""
         self._stale = True
         self._opens.clear()
+        self._full.clear()
+
+    def freed(self) -> None:
+        """Something that ran under a limit has ended, here or elsewhere: limits that were full may have room."""
+        for bound in self._full:
+            self._opens.pop(bound, None)
+        self._full.clear()
 
     def doubt(self) -> None:
         """A claim found nothing where there should have been something: read again, at most once a second."""
@@ -74,35 +85,51 @@ class Bounds:
         """How many to ask for: no more than the limits ever allow; with a rate or a full limit, no supply ahead."""
         says = [self._limits[gate].says for gate in bound if gate in self._limits]
         slots = min((each.slots for each in says if each.slots is not None), default=room)
-        rated = any(each.rate_n is not None or each.meters_keys for each in says)
-        if rated or time.monotonic() < self._tight.get(bound, 0.0):
+        if self.rated(bound) or time.monotonic() < self._tight.get(bound, 0.0):
             room = min(room, free)
         elif slots < room:
             room = min(room, max(1, free))
         return min(room, slots)
 
+    def rated(self, bound: Bound) -> bool:
+        """Whether a rate is among these limits, or one for the keys of their jobs."""
+        says = [self._limits[gate].says for gate in bound if gate in self._limits]
+        return any(each.rate_n is not None or each.meters_keys for each in says)
+
     def gave(self, bound: Bound, asked: int, got: int) -> None:
         """Learn from a claim. One that got less than it asked for may have met a full limit, or a rate used up."""
         if got >= asked:
             return
-        self._tight[bound] = time.monotonic() + TIGHT
-        if any(self._limits[gate].says.rate_n is not None for gate in bound if gate in self._limits):
+        now = time.monotonic()
+        self._tight[bound] = now + TIGHT
+        says = [self._limits[gate].says for gate in bound if gate in self._limits]
+        if any(each.rate_n is not None for each in says):
             wait = self._gates.opens_in_us(bound)
             if wait is not None:
-                self._opens[bound] = time.monotonic() + wait / 1e6
+                self._opens[bound] = now + wait / 1e6
+                return
+        if any(each.slots is not None for each in says):
+            self._opens[bound] = now + FULL
+            self._full.add(bound)
 
     def shut(self, bound: Bound) -> bool:
-        """Whether a rate is known to be used up at this moment."""
+        """Whether a rate is known to be used up, or a limit to be full, at this moment."""
         return bound in self._opens
 
+    @property
+    def unstamped(self) -> bool:
+        """Whether a limit is so new that the runs under it are not all marked."""
+        return any(not limit.stamped and limit.says.slots is not None for limit in self._limits.values())
+
     def one_opens(self, now: float) -> bool:
-        """Whether a rate that was used up lets one start again by now."""
+        """Whether it is time to try again where a rate was used up or a limit was full."""
         over = [bound for bound, opens in self._opens.items() if opens <= now]
         for bound in over:
             del self._opens[bound]
+            self._full.discard(bound)
         return bool(over)
 
     @property
     def opens_at(self) -> float:
-        """When, on the monotonic clock, the first rate that was used up lets one start again."""
+        """When, on the monotonic clock, it is time to try again where a rate was used up or a limit was full."""
         return min(self._opens.values(), default=float("inf"))

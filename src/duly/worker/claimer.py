@@ -7,7 +7,7 @@ itself now and then, since hints may be lost.
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Mapping
 
 from duly.domain.records import HOLD, Claimed, Lane
@@ -69,9 +69,12 @@ class Claimer:
         self.bounds = Bounds(store.gates)
         self._gathered: list[list[Run]] = []
         self._hints: list[Hint] = []
+        self._came_in: list[tuple[str, str, str, int, int]] = []
+        self._freed = False
         self._look = True
         self._next_look = self._looked_at = self._look_took = 0.0
         self._next_due = 0.0
+        self._dues: deque[float] = deque()
         self._more_due = False
         """Whether the last time we asked, something was due: then there may be more."""
         self._idle_on_record = True
@@ -90,12 +93,28 @@ class Claimer:
         """Take hints from the listener."""
         self._hints += hints
 
+    def freed(self) -> None:
+        """Something that ran here under a limit has ended."""
+        self._freed = True
+
+    def let_in(self, lanes: list[tuple[str, str, str, int, int]]) -> None:
+        """Jobs came in where others with their keys have ended."""
+        self._came_in += lanes
+
     def due_in(self, seconds: float) -> None:
-        """Something this worker settled becomes due soon."""
-        self._next_due = min(self._next_due, time.monotonic() + seconds)
+        """Something this worker settled becomes due soon. Noted aside: the claimer may be asking for the next one."""
+        self._dues.append(time.monotonic() + seconds)
 
     def _take_hints(self) -> None:
+        while self._dues:
+            self._next_due = min(self._next_due, self._dues.popleft())
+        came_in, self._came_in = self._came_in, []
+        if came_in:
+            self._learn_of(came_in)
         hints, self._hints = self._hints, []
+        if hints or self._freed:
+            self._freed = False
+            self.bounds.freed()
         for hint in hints:
             lanes = self._lanes.get(hint.queue)
             if hint.kind == "jobs" and lanes is not None and hint.task:
@@ -157,16 +176,20 @@ class Claimer:
             self._next_due = now + (3600.0 if due is None else due / 1e6)
             return False
         opened = self._store.gates.reopen()
-        moved = self._store.spawn() + self._store.promote(PROMOTE)
-        for queue, tenant, task, rank, _ in moved:
-            if queue in self._lanes:
-                self._lanes[queue].hint(tenant, task, rank)
-        self._tell_others(moved)
+        moved = self._store.spawn() + self._store.promote(PROMOTE) + self._store.gates.admit(PROMOTE)
+        self._learn_of(moved)
         if not moved and not opened:
             self._next_due = now + OTHERS_AT_IT
             return False
         self._next_due = now + BREATH
         return True
+
+    def _learn_of(self, moved: list[tuple[str, str, str, int, int]]) -> None:
+        """Jobs were put into lanes by this worker."""
+        for queue, tenant, task, rank, _ in moved:
+            if queue in self._lanes:
+                self._lanes[queue].hint(tenant, task, rank)
+        self._tell_others(moved)
 
     def _tell_others(self, moved: list[tuple[str, str, str, int, int]]) -> None:
         """Wake others for what this worker has put into lanes and cannot take: it does not know it, or has no room."""
@@ -296,8 +319,9 @@ class Claimer:
         )
         if not jobs:
             self.bounds.doubt()
-        lanes.claimed(picked, jobs, time.monotonic() - asked, asked=n, shares=shares)
-        self._start(kind, lanes.queue, jobs, leased_at, mixed=shares is not None, limited=bool(bits(bound)))
+        took = time.monotonic() - asked
+        lanes.claimed(picked, jobs, took, asked=n, shares=shares, limited=bool(bound))
+        self._start(kind, lanes.queue, jobs, leased_at, bound, mixed=shares is not None)
         return Counter(job.tenant for job in jobs)
 
     def _start(
@@ -306,17 +330,19 @@ class Claimer:
         queue: str,
         jobs: list[Claimed],
         leased_at: float,
+        bound: Bound,
         *,
         mixed: bool = False,
-        limited: bool = False,
     ) -> None:
         if not jobs:
             return
         self._slots.taken(kind, queue, len(jobs))
         find = self._registry.find
         runs = [Run(job, task, leased_at) for job in jobs if (task := find(job.tenant, job.task)) is not None]
-        for run in runs if limited else ():
-            run.limited = True
+        if bound:
+            limited, rated = bool(bits(bound)), self.bounds.rated(bound)
+            for run in runs:
+                run.limited, run.rated = limited, rated
         if len(runs) < len(jobs):  # unregistered in this very moment: nobody here can run them
             self._slots.ended(kind, queue, len(jobs) - len(runs))
             held = {run.job.id for run in runs}
@@ -409,7 +435,7 @@ class Claimer:
         self._suspect_since = None
         if jobs:
             self._alone = True
-            self._start(task.kind, lanes.queue, jobs, leased_at, limited=bool(bits(bound)))
+            self._start(task.kind, lanes.queue, jobs, leased_at, bound)
             self._send_off(task.kind)
         else:
             lanes.suspects.pop(key, None)

@@ -43,6 +43,7 @@ class Run:
         "noticed",
         "occurrence",
         "phase",
+        "rated",
         "started_ns",
         "stopping",
         "thread_id",
@@ -54,6 +55,7 @@ class Run:
         self.definition = definition
         self.occurrence: Occurrence | None = None  # what a recurring job's run is for
         self.leased_at = leased_at  # on `lease_time`, read before the claim or renewal was sent
+        self.rated = False  # whether it was claimed under a rate, so that it must start at once or not at all
         self.limited = False  # whether it was claimed under a limit, so that its end may let another start
         self.started_ns = 0
         self.phase = 0  # 0 waits in this process, 1 runs, 2 has ended

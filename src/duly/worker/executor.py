@@ -16,10 +16,11 @@ from duly.domain.clock import to_us
 from duly.domain.durations import human, micros
 from duly.domain.errors import ArgumentsDoNotFit, InvalidOption, Steer, WorkerError
 from duly.domain.json import decode, encode_result
+from duly.domain.limits import LATE_US
 from duly.domain.records import HOLD, Settled
 from duly.domain.retry import Backoff
 from duly.domain.text import clean_text, describe_exception
-from duly.worker.context import Run
+from duly.worker.context import Run, lease_time
 from duly.worker.hooks import run_hook_whatever
 from duly.worker.registry import Registry
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("duly.worker")
 
 RECURS = HOLD["recurs"]
+LATE = LATE_US / 1e6
 Concluded = tuple[Run, int, Settled]
 Conclude = Callable[[Concluded], None]
 
@@ -69,6 +71,9 @@ class Executor:
             return False
         if job.expires_at is not None and job.expires_at <= self.now_us():
             self._end(run, outcome.expired(job))
+            return False
+        if run.rated and lease_time() - run.leased_at > LATE:
+            self._end(run, outcome.released(job))
             return False
         occurrence = run.occurrence
         if occurrence is not None and occurrence.misfire == "skip" and occurrence.tick_at is not None:

@@ -19,6 +19,7 @@ from duly.domain.records import HOLD, Settled
 from duly.domain.retry import Backoff
 from duly.domain.states import TERMINAL
 from duly.store.database import Hint
+from duly.store.ops_keys import Freed, Lanes
 from duly.store.store import Store
 from duly.worker.context import Run
 from duly.worker.executor import Concluded
@@ -40,8 +41,8 @@ SOON, LATER = 0.02, 1.0
 
 
 def _frees_others(run: Run, state: str) -> bool:
-    """Whether sleeping workers may now have something to claim: a limit's slot, a job given back, one behind a key."""
-    return run.limited or state == "queued" or run.job.hold == HOLD["live"]
+    """Whether sleeping workers may now have something to claim: a job given back, or one behind a unique key."""
+    return state == "queued" or run.job.hold == HOLD["live"]
 
 
 @dataclass(slots=True)
@@ -80,6 +81,10 @@ class Finisher:
         self._postponed: dict[str, _Postponed] = {}
         self._asleep = threading.Event()
         self.wake: Callable[[], None] = lambda: None
+        self.freed: Callable[[], None] = lambda: None
+        """Who is told that runs under a limit have ended."""
+        self.let_in: Callable[[Lanes], None] = lambda lanes: None
+        """Who is told where jobs came in because others with their keys have ended."""
         self.report: Callable[[list[Concluded]], None] | None = None
         """Who is told of what was settled, if anybody meters."""
         self._repeated = False
@@ -105,7 +110,8 @@ class Finisher:
                 return 0.0
             next_due = min((each.due for each in self._postponed.values()), default=math.inf)
             return min(1.0, max(0.001, next_due - time.monotonic()))
-        if len(self._batch) < BATCH and len(self._batch) < len(self._held):
+        limited = any(concluded[0].limited for concluded in self._batch)
+        if not limited and len(self._batch) < BATCH and len(self._batch) < len(self._held):
             time.sleep(LINGER)  # others are about to end: one write for all
             self._collect()
         self.flush()
@@ -138,7 +144,8 @@ class Finisher:
                 plain.append(concluded)
         aged = [each[2]._replace(age_us=(now - each[1]) // 1_000) for each in plain if not each[0].lost]
         repeated, self._repeated = self._repeated, True
-        self._done(plain, self._settle_plain(aged, repeated=repeated) if aged else set())
+        keyed = [each for each in plain if each[0].job.limit_key is not None and not each[0].lost]
+        self._done(plain, self._settle_plain(aged, _freed(keyed), repeated=repeated) if aged else set())
         self._batch = special + recurring
         if recurring:
             self._end_recurring([_Postponed(each, 0.0) for each in recurring], repeated=repeated)
@@ -150,20 +157,38 @@ class Finisher:
             self._batch = self._batch[1:]
         self._repeated = False
 
-    def _settle_plain(self, batch: list[Settled], *, repeated: bool) -> set[str]:
+    def _settle_plain(self, batch: list[Settled], freed: Freed | None, *, repeated: bool) -> set[str]:
         """Settle together; where the database refuses that, one by one, so that one keeps no other from it."""
         try:
-            return self._store.settle(batch, repeated=repeated)
+            self._block(batch)
+            accepted = self._store.settle(batch, repeated=repeated, freed=freed)
+            self._let_in(freed)
+            return accepted
         except DatabaseUnavailable:
             raise
         except Exception as error:
             if len(batch) == 1:
                 log.error("job %s: its run could not be recorded as it was: %s", batch[0].id, error)
-                return self._store.settle([unrecordable(batch[0])], repeated=True)
-        accepted: set[str] = set()
+                return self._store.settle([unrecordable(batch[0])], repeated=True, freed=freed)
+        some: set[str] = set()
         for settled in batch:
-            accepted |= self._settle_plain([settled], repeated=True)
-        return accepted
+            some |= self._settle_plain([settled], freed and Freed(freed.keys), repeated=True)
+        return some
+
+    def _block(self, batch: list[Settled]) -> None:
+        """Close the keys, or the tasks, whose handlers asked for it, before their jobs can come again."""
+        for settled in batch:
+            run = self._held.get(settled.id) if settled.block_us else None
+            if run is not None:
+                job = run.job
+                scope, name = ("task", job.task) if job.limit_key is None else ("key", job.limit_key)
+                self._store.gates.block(scope, name, settled.block_us, settled.reason or "asked to wait")
+
+    def _let_in(self, freed: Freed | None) -> None:
+        """Tell the claimer of the jobs that came in where others left."""
+        if freed is not None and freed.lanes:
+            self.let_in(freed.lanes)
+            freed.lanes = []
 
     def _settle_special(self, run: Run, settled: Settled) -> bool:
         try:
@@ -175,16 +200,22 @@ class Finisher:
             return self._settle_keyed(run, unrecordable(settled))
 
     def _settle_keyed(self, run: Run, settled: Settled) -> bool:
+        freed = _freed([(run, 0, settled)])
         if settled.state == "parked":
             _log_parked(run, settled)
-            return self._store.park(
+            done = self._store.park(
                 settled.id,
                 settled.token,
                 reason="arguments",
                 detail=settled.error or "",
                 mark=run.definition.signature.fingerprint,
+                freed=freed,
             )
-        return self._store.settle_keyed(settled, run.job.hold)
+        else:
+            self._block([settled])
+            done = self._store.settle_keyed(settled, run.job.hold, freed=freed)
+        self._let_in(freed)
+        return done
 
     # -- recurring jobs ---------------------------------------------------------------------------------------
 
@@ -211,9 +242,14 @@ class Finisher:
             batch = spent
         now = time.monotonic_ns()
         settled = [_with_age(each, now) for each in batch]
+        freed = _freed([each.concluded for each in batch])
         ended: Ended | None
         try:
-            ended = self._store.end_recurring(settled, repeated=repeated, mirrored=not spent, queueing=queueing)
+            self._block(settled)
+            ended = self._store.end_recurring(
+                settled, repeated=repeated, mirrored=not spent, queueing=queueing, freed=freed
+            )
+            self._let_in(freed)
         except DatabaseUnavailable:
             raise
         except Exception as error:
@@ -269,11 +305,14 @@ class Finisher:
 
     def _done(self, batch: list[Concluded], accepted: set[str]) -> None:
         others = False
+        freed: set[str] = set()
         over: list[tuple[str, str]] = []
         for run, _, settled in batch:
             if settled.id in accepted:
                 self.settled += 1
                 others = others or _frees_others(run, settled.state)
+                if run.limited:
+                    freed.add(run.job.queue)
                 if settled.state in TERMINAL:
                     over.append((settled.id, settled.state))
                 elif settled.state == "scheduled":
@@ -288,13 +327,33 @@ class Finisher:
         self._finished(over)
         if self.report is not None:
             self.report([each for each in batch if each[2].id in accepted])
+        if freed:
+            self.freed()
         if others:
             self._store.poke(Hint("look"))
+        else:
+            for queue in freed:  # only workers that sleep need to know
+                self._store.poke(Hint("jobs", queue))
 
     @property
     def idle(self) -> bool:
         """Whether everything that ended has been written."""
         return not self._queue and not self._batch and not self._postponed
+
+
+def _freed(batch: list[Concluded]) -> Freed | None:
+    """The keys of some runs, and for those with a breaker how they ended."""
+    keys = {run.job.limit_key for run, _, _ in batch if run.job.limit_key is not None}
+    if not keys:
+        return None
+    ended = [
+        (run.job.limit_key, settled.outcome in ("failed", "crashed"))
+        for run, _, settled in batch
+        if run.job.limit_key is not None
+        and run.definition.limits.each.breaker is not None
+        and settled.outcome in ("succeeded", "failed", "crashed")
+    ]
+    return Freed(keys, ended)
 
 
 def _log_parked(run: Run, settled: Settled) -> None:

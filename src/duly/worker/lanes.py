@@ -81,9 +81,19 @@ class Lanes:
         return [self._cursors.get(key, Lane(*key)) for _, key in first]
 
     def claimed(
-        self, lanes: list[Lane], jobs: list[Claimed], seconds: float, *, asked: int, shares: Mapping[str, int] | None
+        self,
+        lanes: list[Lane],
+        jobs: list[Claimed],
+        seconds: float,
+        *,
+        asked: int,
+        shares: Mapping[str, int] | None,
+        limited: bool = False,
     ) -> None:
-        """Learn from a claim: lanes that gave fewer than asked are empty; a slow walk earns a cursor."""
+        """Learn from a claim: lanes that gave fewer than asked are empty; a slow walk earns a cursor.
+
+        `limited`: the claim was under a limit, which may have been full, so that it says nothing of the lanes.
+        """
         now = time.monotonic()
         last: dict[str, int] = {}
         got: Counter[str] = Counter()
@@ -97,6 +107,8 @@ class Lanes:
             if got[tenant] >= (asked if shares is None else shares.get(tenant, 0)):
                 full = True  # what came before the last one claimed is gone from all of the tenant's lanes
                 self.heads[key] = max(self.heads.get(key, last[tenant]), last[tenant])
+            elif limited:
+                continue
             elif key in self._cursors:  # empty from the cursor on: only a walk from the start can say it is empty
                 del self._cursors[key]
             else:

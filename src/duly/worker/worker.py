@@ -20,6 +20,7 @@ from duly.maintenance.prune import Retention, prune_some
 from duly.maintenance.rescue import rescue_after_boot, rescue_dead, rescue_lapsed, rescue_silent
 from duly.store.call import Dialect
 from duly.store.database import Hint, Waker
+from duly.store.ops_keys import Lanes
 from duly.store.store import Store
 from duly.worker import identity
 from duly.worker.capture import Capture
@@ -168,6 +169,8 @@ class Worker:
         self._listen_service = Service("listener", self._listen)
         self._upkeep_service = Service("upkeep", self._upkeep)
         self._finisher.wake = self._finish_service.wake
+        self._finisher.let_in = self._let_in
+        self._finisher.freed = self._freed
         self._meter: Meter | None = None
         self._drain_until = 0.0
         self._capture = Capture(self._held)
@@ -391,6 +394,14 @@ class Worker:
             self._slots.ended(kind, queue, n)
         self._claim_service.wake()
 
+    def _freed(self) -> None:
+        self._claimer.freed()
+        self._claim_service.wake()
+
+    def _let_in(self, lanes: Lanes) -> None:
+        self._claimer.let_in(lanes)
+        self._claim_service.wake()
+
     def _due_in(self, seconds: float) -> None:
         self._claimer.due_in(seconds)
         self._claim_service.wake()
@@ -474,6 +485,8 @@ class Worker:
             self._write_down()
         if due is not None:
             self._claimer.due_in(due / 1e6)
+        if self._claimer.bounds.unstamped and self._store.gates.stamp():
+            self._claimer.bounds.forget()
         if lapse is not None:
             self._next_lapse = min(self._next_lapse, now + max(0.0, lapse / 1e6))
 

@@ -40,8 +40,9 @@ CREATE INDEX running_by_tenant ON duly.running (tenant, leased_until) WHERE limi
 -- it stands in waiting or running.
 ALTER TABLE duly.jobs ADD COLUMN limit_key text;
 CREATE INDEX jobs_by_limit_key ON duly.jobs (id) WHERE limit_key IS NOT NULL;
+ALTER TABLE duly.parked ALTER COLUMN mark TYPE text COLLATE "C";
 ALTER TABLE duly.parked ADD COLUMN rank bigint;
-CREATE INDEX parked_by_key ON duly.parked (mark COLLATE "C", rank, id) WHERE rank IS NOT NULL;
+CREATE INDEX parked_by_key ON duly.parked (mark, rank, id) WHERE rank IS NOT NULL;
 CREATE TABLE duly.admitted (
     key    text COLLATE "C" NOT NULL,
     job_id uuid NOT NULL,
@@ -49,7 +50,8 @@ CREATE TABLE duly.admitted (
 );
 CREATE TABLE duly.keys (
     name           text COLLATE "C" PRIMARY KEY,
-    slots          integer CHECK (slots >= 0),
+    own_slots      integer CHECK (own_slots >= 0),
+    own_rate       boolean NOT NULL DEFAULT false,
     rate_n         integer CHECK (rate_n > 0),
     rate_us        bigint CHECK (rate_us > 0),
     burst          integer CHECK (burst > 0),
@@ -103,7 +105,7 @@ BEGIN
         IF gate.rate_n IS NOT NULL AND NOT gate.refuses THEN
             n := LEAST(n, CASE
                 WHEN gate.burst IS NULL THEN gate.rate_n - CASE WHEN gate.spent_until = at_us - at_us % gate.rate_us THEN gate.used ELSE 0 END
-                ELSE floor(gate.burst - GREATEST(gate.spent_until - at_us, 0)::numeric * gate.rate_n / gate.rate_us)::integer END);
+                ELSE floor(GREATEST(1, gate.burst - ceil(gate.rate_n * 30000.0 / gate.rate_us)) - GREATEST(gate.spent_until - at_us, 0)::numeric * gate.rate_n / gate.rate_us)::integer END);
         END IF;
     END LOOP;
     n := GREATEST(n, 0);

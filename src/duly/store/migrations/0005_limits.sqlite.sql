@@ -57,7 +57,8 @@ CREATE TABLE duly_admitted (
 ) WITHOUT ROWID;
 CREATE TABLE duly_keys (
     name           text NOT NULL PRIMARY KEY,
-    slots          integer CHECK (slots >= 0),
+    own_slots      integer CHECK (own_slots >= 0),
+    own_rate       integer NOT NULL DEFAULT 0,
     rate_n         integer CHECK (rate_n > 0),
     rate_us        integer CHECK (rate_us > 0),
     burst          integer CHECK (burst > 0),

@@ -5,11 +5,11 @@ CALL duly.store_job(:id::uuid, :task::text, :queue::text, :tenant::text, :args::
 -- name: enqueue_due [postgres] Store one job and put it, due now, into its lane. No row back if the id exists.
 WITH job AS (
     INSERT INTO duly.jobs (id, task, queue, tenant, args, priority, max_attempts, retry, timeout_us, expires_at,
-                           created_at, enqueued_by, unique_key, tags, headers)
+                           created_at, enqueued_by, unique_key, tags, headers, limit_key)
     VALUES (:id::uuid, :task::text, :queue::text, :tenant::text, :args::json, :priority::smallint,
             :max_attempts::integer, :retry::text, :timeout_us::bigint,
             COALESCE(:expires_at::bigint, :now + :expires_us::bigint),
-            :now, :enqueued_by::text, :unique_key::text, :tags::text, :headers::text)
+            :now, :enqueued_by::text, :unique_key::text, :tags::text, :headers::text, :limit_key::text)
     ON CONFLICT (id) DO NOTHING
     RETURNING id, created_at
 )
@@ -17,7 +17,7 @@ INSERT INTO duly.waiting (queue, tenant, task, rank, id, run_at, priority, hold)
 SELECT :queue::text, :tenant::text, :task::text,
        created_at - :priority::bigint * (COALESCE((SELECT horizon_us FROM duly.queues WHERE name = :queue::text), :horizon::bigint) / 100),
        id, created_at, :priority::smallint, :hold::smallint
-FROM job
+FROM job WHERE :limit_key::text IS NULL
 RETURNING id
 
 -- name: enqueue_at [postgres] Store one job for a time or after a delay; a time already past puts it into its lane. No row back if the id exists.
@@ -25,11 +25,11 @@ WITH due AS (
     SELECT COALESCE(:run_at::bigint, :now + :delay_us::bigint) AS run_at
 ), job AS (
     INSERT INTO duly.jobs (id, task, queue, tenant, args, priority, max_attempts, retry, timeout_us, expires_at,
-                           created_at, enqueued_by, unique_key, tags, headers)
+                           created_at, enqueued_by, unique_key, tags, headers, limit_key)
     SELECT :id::uuid, :task::text, :queue::text, :tenant::text, :args::json, :priority::smallint,
            :max_attempts::integer, :retry::text, :timeout_us::bigint,
            COALESCE(:expires_at::bigint, due.run_at + :expires_us::bigint),
-           :now, :enqueued_by::text, :unique_key::text, :tags::text, :headers::text
+           :now, :enqueued_by::text, :unique_key::text, :tags::text, :headers::text, :limit_key::text
     FROM due
     ON CONFLICT (id) DO NOTHING
     RETURNING id, created_at
@@ -42,16 +42,16 @@ WITH due AS (
     SELECT :queue::text, :tenant::text, :task::text,
            due.run_at - :priority::bigint * (COALESCE((SELECT horizon_us FROM duly.queues WHERE name = :queue::text), :horizon::bigint) / 100),
            job.id, due.run_at, :priority::smallint, :hold::smallint
-    FROM job, due WHERE due.run_at <= :now
+    FROM job, due WHERE due.run_at <= :now AND :limit_key::text IS NULL
 )
 SELECT id FROM job
 
 -- name: insert_job [sqlite] Store what one job is to run. No row back if the id exists.
 INSERT INTO duly.jobs (id, task, queue, tenant, args, priority, max_attempts, retry, timeout_us, expires_at,
-                       created_at, enqueued_by, unique_key, tags, headers)
+                       created_at, enqueued_by, unique_key, tags, headers, limit_key)
 VALUES (:id, :task, :queue, :tenant, :args, :priority, :max_attempts, :retry, :timeout_us,
         COALESCE(:expires_at, COALESCE(:run_at, :now + :delay_us) + :expires_us),
-        :now, :enqueued_by, :unique_key, :tags, :headers)
+        :now, :enqueued_by, :unique_key, :tags, :headers, :limit_key)
 ON CONFLICT (id) DO NOTHING
 RETURNING created_at
 
@@ -78,17 +78,17 @@ SELECT id FROM duly.jobs WHERE id IN (SELECT value FROM json_each(:ids))
 
 -- name: insert_jobs [postgres] Store many jobs that differ in id, arguments and unique key.
 INSERT INTO duly.jobs (id, task, queue, tenant, args, priority, max_attempts, retry, timeout_us, expires_at,
-                       created_at, enqueued_by, unique_key, tags, headers)
+                       created_at, enqueued_by, unique_key, tags, headers, limit_key)
 SELECT b.id, :task::text, :queue::text, :tenant::text, b.args::json, :priority::smallint, :max_attempts::integer,
        :retry::text, :timeout_us::bigint, :expires_at::bigint, :created_at::bigint, :enqueued_by::text,
-       b.unique_key, :tags::text, :headers::text
-FROM unnest(:ids::uuid[], :argses::text[], :unique_keys::text[]) AS b(id, args, unique_key)
+       b.unique_key, :tags::text, :headers::text, b.limit_key
+FROM unnest(:ids::uuid[], :argses::text[], :unique_keys::text[], :limit_keys::text[]) AS b(id, args, unique_key, limit_key)
 
 -- name: insert_jobs [sqlite] Store many jobs that differ in id, arguments and unique key.
 INSERT INTO duly.jobs (id, task, queue, tenant, args, priority, max_attempts, retry, timeout_us, expires_at,
-                       created_at, enqueued_by, unique_key, tags, headers)
+                       created_at, enqueued_by, unique_key, tags, headers, limit_key)
 SELECT json_extract(value, '$[0]'), :task, :queue, :tenant, json_extract(value, '$[1]'), :priority, :max_attempts,
-       :retry, :timeout_us, :expires_at, :created_at, :enqueued_by, json_extract(value, '$[2]'), :tags, :headers
+       :retry, :timeout_us, :expires_at, :created_at, :enqueued_by, json_extract(value, '$[2]'), :tags, :headers, json_extract(value, '$[3]')
 FROM json_each(:batch)
 
 -- name: insert_waiting_many [postgres] Put many jobs of one rank into their lane.

@@ -79,7 +79,7 @@ INSERT INTO duly.waiting (queue, suspect, tenant, task, rank, id, run_at, priori
 SELECT j.queue, CASE WHEN :crashes::smallint > 1 THEN 1 ELSE 0 END, j.tenant, j.task,
        :now - j.priority::bigint * (COALESCE((SELECT horizon_us FROM duly.queues q WHERE q.name = j.queue), :horizon::bigint) / 100),
        j.id, :now, j.priority, :token::bigint, :attempt::integer, :crashes::smallint, :hold::smallint
-FROM duly.jobs j WHERE j.id = :id::uuid
+FROM duly.jobs j WHERE j.id = :id::uuid AND j.limit_key IS NULL RETURNING id
 
 -- name: reschedule A job goes into the schedule for a later time.
 INSERT INTO duly.scheduled (id, run_at, queue, tenant, task, priority, token, attempt, crashes, hold)

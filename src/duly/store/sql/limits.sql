@@ -50,8 +50,9 @@ SELECT g.slots, g.rate_n, g.rate_us, g.burst, g.spent_until, g.used, :now,
                  AND CASE :scope WHEN 'task' THEN r.task WHEN 'queue' THEN r.queue ELSE r.tenant END = :name)
             WHEN :scope = 'task' THEN (SELECT count(*) FROM duly.running r WHERE r.task = :name AND r.limited & 1 <> 0 AND r.leased_until > :lease_now)
             WHEN :scope = 'queue' THEN (SELECT count(*) FROM duly.running r WHERE r.queue = :name AND r.limited & 2 <> 0 AND r.leased_until > :lease_now)
-            ELSE (SELECT count(*) FROM duly.running r WHERE r.tenant = :name AND r.limited & 4 <> 0 AND r.leased_until > :lease_now) END
-FROM duly.gates g WHERE g.scope = :scope AND g.name = :name AND (g.slots IS NOT NULL OR (g.rate_n IS NOT NULL AND NOT g.refuses))
+            ELSE (SELECT count(*) FROM duly.running r WHERE r.tenant = :name AND r.limited & 4 <> 0 AND r.leased_until > :lease_now) END,
+       g.meters_keys
+FROM duly.gates g WHERE g.scope = :scope AND g.name = :name AND (g.slots IS NOT NULL OR g.meters_keys OR (g.rate_n IS NOT NULL AND NOT g.refuses))
 
 -- name: spend_rate [sqlite] What starts now is taken off a rate.
 UPDATE duly.gates SET
@@ -68,3 +69,43 @@ WHERE duly.keys.name = s.name AND rate_n IS NOT NULL
 -- name: gate_rate The rate of a gate, and what of it is spent.
 SELECT rate_n, rate_us, burst, spent_until, used, :now FROM duly.gates
 WHERE scope = :scope::text AND name = :name::text AND rate_n IS NOT NULL AND NOT refuses
+
+-- name: count_waiting_queue [postgres] How many jobs wait in a queue, up to a number.
+SELECT count(*) FROM (
+    (SELECT 1 FROM duly.waiting WHERE queue = :name::text LIMIT :most::integer)
+    UNION ALL (SELECT 1 FROM duly.parked WHERE queue = :name::text AND reason IN ('arrived', 'key') LIMIT :most::integer)) w
+
+-- name: count_waiting_queue [sqlite] How many jobs wait in a queue, up to a number.
+SELECT (SELECT count(*) FROM (SELECT 1 FROM duly.waiting WHERE queue = :name LIMIT :most))
+     + (SELECT count(*) FROM (SELECT 1 FROM duly.parked WHERE queue = :name AND reason IN ('arrived', 'key') LIMIT :most))
+
+-- name: count_waiting_tenant [postgres] How many jobs of a tenant wait, up to a number: one look into each queue.
+WITH RECURSIVE queue AS (
+    (SELECT queue AS name FROM duly.waiting ORDER BY queue LIMIT 1)
+    UNION ALL SELECT (SELECT w.queue FROM duly.waiting w WHERE w.queue > q.name ORDER BY w.queue LIMIT 1) FROM queue q WHERE q.name IS NOT NULL
+)
+SELECT count(*) FROM (
+    (SELECT 1 FROM queue q CROSS JOIN LATERAL (
+        SELECT 1 FROM duly.waiting w WHERE w.queue = q.name AND w.suspect = 0 AND w.tenant = :name::text LIMIT :most::integer) s LIMIT :most::integer)
+    UNION ALL (SELECT 1 FROM duly.parked WHERE tenant = :name::text AND reason IN ('arrived', 'key') LIMIT :most::integer)) w
+
+-- name: count_waiting_tenant [sqlite] How many jobs of a tenant wait, up to a number: one look into each queue.
+WITH RECURSIVE queue (name) AS (
+    SELECT min(queue) FROM duly.waiting
+    UNION ALL SELECT (SELECT min(w.queue) FROM duly.waiting w WHERE w.queue > q.name) FROM queue q WHERE q.name IS NOT NULL
+)
+SELECT (SELECT COALESCE(sum((SELECT count(*) FROM (SELECT 1 FROM duly.waiting w WHERE w.queue = q.name AND w.suspect = 0 AND w.tenant = :name LIMIT :most))), 0)
+        FROM queue q WHERE q.name IS NOT NULL)
+     + (SELECT count(*) FROM (SELECT 1 FROM duly.parked WHERE tenant = :name AND reason IN ('arrived', 'key') LIMIT :most))
+
+-- name: lock_quota [postgres] Hold a tenant's quota per minute or day, if going over it is refused.
+SELECT rate_n, rate_us, spent_until, used, :now FROM duly.gates
+WHERE scope = :scope::text AND name = :name::text AND rate_n IS NOT NULL AND refuses FOR UPDATE
+
+-- name: lock_quota [sqlite] A tenant's quota per minute or day, if going over it is refused.
+SELECT rate_n, rate_us, spent_until, used, :now FROM duly.gates WHERE scope = :scope AND name = :name AND rate_n IS NOT NULL AND refuses
+
+-- name: spend_quota What is enqueued now is taken off a quota.
+UPDATE duly.gates SET spent_until = :now - :now % rate_us,
+    used = CASE WHEN spent_until = :now - :now % rate_us THEN used + :n::integer ELSE :n::integer END
+WHERE scope = :scope::text AND name = :name::text AND rate_n IS NOT NULL AND refuses

@@ -51,9 +51,9 @@ INSERT INTO duly.recurring (id, enabled, next_run_at, tick_at, disabled_at, disa
 VALUES (:id::uuid, :enabled::boolean, :next_run_at::bigint, :next_run_at::bigint, CASE WHEN :enabled::boolean THEN NULL ELSE :now END, :disabled_by::text, :disabled_reason::text)
 
 -- name: insert_recurring_job What a new recurring job runs.
-INSERT INTO duly.jobs (id, task, queue, tenant, args, priority, max_attempts, retry, timeout_us, created_at, enqueued_by, tags)
+INSERT INTO duly.jobs (id, task, queue, tenant, args, priority, max_attempts, retry, timeout_us, created_at, enqueued_by, tags, limit_key)
 VALUES (:id::uuid, :task::text, :queue::text, :tenant::text, :args::json, :priority::smallint, :max_attempts::integer, :retry::text,
-        :timeout_us::bigint, :now, :created_by::text, :tags::text)
+        :timeout_us::bigint, :now, :created_by::text, :tags::text, NULLIF(:limit_key::text, ''))
 
 -- name: update_schedule A recurring job's schedule changes.
 UPDATE duly.schedules SET name = :name::text, description = :description::text, rule = :rule::text, anchor_at = :anchor_at::bigint,
@@ -63,7 +63,7 @@ WHERE id = :id::uuid
 
 -- name: update_recurring_job What a recurring job runs changes.
 UPDATE duly.jobs SET queue = :queue::text, args = :args::json, priority = :priority::smallint, max_attempts = COALESCE(:max_attempts::integer, max_attempts),
-    retry = :retry::text, timeout_us = :timeout_us::bigint
+    retry = :retry::text, timeout_us = :timeout_us::bigint, limit_key = CASE WHEN :limit_key::text = '' THEN limit_key ELSE :limit_key::text END
 WHERE id = :id::uuid
 
 -- name: place_recurring A recurring job waits for its time.
@@ -156,9 +156,9 @@ FROM duly.scheduled d JOIN duly.recurring r ON r.id = d.id JOIN duly.schedules s
 WHERE d.id = :id::uuid AND d.hold = 5 AND d.run_at <= :now
 
 -- name: spawn_job The job of one tick.
-INSERT INTO duly.jobs (id, task, queue, tenant, args, priority, max_attempts, retry, timeout_us, created_at, enqueued_by, tags, headers)
+INSERT INTO duly.jobs (id, task, queue, tenant, args, priority, max_attempts, retry, timeout_us, created_at, enqueued_by, tags, headers, limit_key)
 SELECT :job_id::uuid, j.task, j.queue, j.tenant, j.args, j.priority, j.max_attempts, j.retry, j.timeout_us, :now,
-       :enqueued_by::text, j.tags, :headers::text
+       :enqueued_by::text, j.tags, :headers::text, j.limit_key
 FROM duly.jobs j WHERE j.id = :id::uuid ON CONFLICT DO NOTHING RETURNING id
 
 -- name: spawn_place The job of one tick goes into its lane.
@@ -166,7 +166,7 @@ INSERT INTO duly.waiting (queue, tenant, task, rank, id, run_at, priority)
 SELECT j.queue, j.tenant, j.task,
        :tick_at::bigint - j.priority::bigint * (COALESCE((SELECT horizon_us FROM duly.queues q WHERE q.name = j.queue), :horizon::bigint) / 100),
        j.id, :tick_at::bigint, j.priority
-FROM duly.jobs j WHERE j.id = :job_id::uuid RETURNING queue, tenant, task, rank
+FROM duly.jobs j WHERE j.id = :job_id::uuid AND j.limit_key IS NULL RETURNING queue, tenant, task, rank
 
 -- name: move_spawning The schedule waits for its next tick.
 UPDATE duly.scheduled SET run_at = :next_run_at::bigint WHERE id = :id::uuid

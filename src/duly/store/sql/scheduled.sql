@@ -8,7 +8,12 @@ WITH due AS MATERIALIZED (
     SELECT t.queue, CASE WHEN t.crashes > 1 THEN 1 ELSE 0 END, t.tenant, t.task,
            t.run_at - t.priority::bigint * (COALESCE((SELECT horizon_us FROM duly.queues q WHERE q.name = t.queue), :horizon::bigint) / 100),
            t.id, t.run_at, t.priority, t.token, t.attempt, t.crashes, t.hold
-    FROM taken t RETURNING queue, tenant, task, rank
+    FROM taken t WHERE NOT EXISTS (SELECT 1 FROM duly.jobs j WHERE j.id = t.id AND j.limit_key IS NOT NULL) RETURNING queue, tenant, task, rank
+), aside AS (
+    INSERT INTO duly.parked (id, queue, tenant, task, run_at, priority, token, attempt, crashes, hold, parked_at, reason, mark, rank)
+    SELECT t.id, t.queue, t.tenant, t.task, t.run_at, t.priority, t.token, t.attempt, t.crashes, t.hold, :now, 'arrived', j.limit_key,
+           t.run_at - t.priority::bigint * (COALESCE((SELECT horizon_us FROM duly.queues q WHERE q.name = t.queue), :horizon::bigint) / 100)
+    FROM taken t JOIN duly.jobs j ON j.id = t.id WHERE j.limit_key IS NOT NULL
 )
 SELECT queue, tenant, task, min(rank), count(*) FROM lane GROUP BY queue, tenant, task
 
@@ -21,11 +26,19 @@ SELECT t.queue, t.crashes > 1, t.tenant, t.task,
        t.run_at - t.priority * (COALESCE((SELECT horizon_us FROM duly.queues q WHERE q.name = t.queue), :horizon) / 100),
        t.id, t.run_at, t.priority, t.token, t.attempt, t.crashes, t.hold
 FROM json_each(:ids) e CROSS JOIN duly.scheduled t ON t.id = e.value
+WHERE NOT EXISTS (SELECT 1 FROM duly.jobs j WHERE j.id = t.id AND j.limit_key IS NOT NULL)
+
+-- name: promote_aside [sqlite] Jobs with keys whose time has come stand aside until there is room.
+INSERT INTO duly.parked (id, queue, tenant, task, run_at, priority, token, attempt, crashes, hold, parked_at, reason, mark, rank)
+SELECT t.id, t.queue, t.tenant, t.task, t.run_at, t.priority, t.token, t.attempt, t.crashes, t.hold, :now, 'arrived', j.limit_key,
+       t.run_at - t.priority * (COALESCE((SELECT horizon_us FROM duly.queues q WHERE q.name = t.queue), :horizon) / 100)
+FROM json_each(:ids) e CROSS JOIN duly.scheduled t ON t.id = e.value CROSS JOIN duly.jobs j ON j.id = t.id WHERE j.limit_key IS NOT NULL
 
 -- name: promote_lanes [sqlite] Which lanes the promoted jobs go to.
 SELECT t.queue, t.tenant, t.task,
        min(t.run_at - t.priority * (COALESCE((SELECT horizon_us FROM duly.queues q WHERE q.name = t.queue), :horizon) / 100)), count(*)
-FROM json_each(:ids) e CROSS JOIN duly.scheduled t ON t.id = e.value GROUP BY t.queue, t.tenant, t.task
+FROM json_each(:ids) e CROSS JOIN duly.scheduled t ON t.id = e.value
+WHERE NOT EXISTS (SELECT 1 FROM duly.jobs j WHERE j.id = t.id AND j.limit_key IS NOT NULL) GROUP BY t.queue, t.tenant, t.task
 
 -- name: leave_scheduled [sqlite] Take promoted jobs out of the schedule.
 DELETE FROM duly.scheduled WHERE id IN (SELECT value FROM json_each(:ids))

@@ -190,7 +190,7 @@ SELECT id, token FROM duly.running WHERE worker_id = :worker_id::uuid
 
 -- name: lapsed [postgres] Runs whose lease or deadline has passed; none soon after the server started, so an outage robs no one.
 SELECT r.id, r.token, r.attempt, r.crashes, r.worker_id, j.max_attempts, j.retry,
-       CASE WHEN r.leased_until <= :lease_now THEN 'lease' ELSE 'deadline' END, r.hold
+       CASE WHEN r.leased_until <= :lease_now THEN 'lease' ELSE 'deadline' END, r.hold, j.limit_key
 FROM duly.running r JOIN duly.jobs j ON j.id = r.id
 WHERE (r.leased_until <= :lease_now OR r.deadline_at <= :now)
   AND :lease_now > (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint + :lease_us::bigint
@@ -198,18 +198,18 @@ ORDER BY r.id LIMIT :n::integer
 
 -- name: lapsed [sqlite] Runs whose lease or deadline has passed.
 SELECT r.id, r.token, r.attempt, r.crashes, r.worker_id, j.max_attempts, j.retry,
-       CASE WHEN r.leased_until <= :lease_now THEN 'lease' ELSE 'deadline' END, r.hold
+       CASE WHEN r.leased_until <= :lease_now THEN 'lease' ELSE 'deadline' END, r.hold, j.limit_key
 FROM duly.running r JOIN duly.jobs j ON j.id = r.id
 WHERE (r.leased_until <= :lease_now OR r.deadline_at <= :now)
 ORDER BY r.id LIMIT :n
 
 -- name: held_by_dead Runs held by one worker that is known to be gone.
-SELECT r.id, r.token, r.attempt, r.crashes, r.worker_id, j.max_attempts, j.retry, 'gone', r.hold
+SELECT r.id, r.token, r.attempt, r.crashes, r.worker_id, j.max_attempts, j.retry, 'gone', r.hold, j.limit_key
 FROM duly.running r JOIN duly.jobs j ON j.id = r.id
 WHERE r.worker_id = :worker_id::uuid ORDER BY r.id LIMIT :n::integer
 
 -- name: held_before_boot [sqlite] Runs leased before this machine was booted, when the lease clock began anew. By the wall clock they are older than the boot, by the lease clock they end later than any lease from now, and their worker has not been seen since.
-SELECT r.id, r.token, r.attempt, r.crashes, r.worker_id, j.max_attempts, j.retry, 'gone', r.hold
+SELECT r.id, r.token, r.attempt, r.crashes, r.worker_id, j.max_attempts, j.retry, 'gone', r.hold, j.limit_key
 FROM duly.running r JOIN duly.jobs j ON j.id = r.id
 WHERE r.claimed_at < :now - :lease_now AND r.leased_until > :lease_now + :lease_us
   AND NOT EXISTS (SELECT 1 FROM duly.workers w WHERE w.id = r.worker_id AND w.seen_at >= :now - :lease_now)

@@ -13,7 +13,7 @@ from duly.domain.states import State
 from duly.web.api.schema import BOOLEAN, ID, OBJECT, Schema, array, choice, maybe, obj, text, whole
 from duly.web.api.table import Row
 from duly.web.principal import Scope
-from duly.web.service import bulk, enqueue, jobs, places, schedules, system, tokens
+from duly.web.service import bulk, enqueue, jobs, limits, places, schedules, system, tokens
 from duly.web.service.filters import MOST_OFFSET, MOST_PAGE, Wanted
 
 STATUS: Final = choice(*State, "pending", "waiting", "crawling", "processing", "success", "completed", "canceled")
@@ -71,6 +71,11 @@ SCHEDULE: Final[dict[str, Schema]] = {
     "pause_after": maybe(whole(1, 1_000_000)),
     "jitter": DURATION,
 }
+GATE: Final[dict[str, Schema]] = {
+    "scope": choice("queue", "task", "tenant", "key", "keys"),
+    "name": text(700, 1),
+}
+CLOSED: Final = {**GATE, "scope": choice("queue", "task", "tenant", "key")}
 PAUSE: Final = obj(reason=text(1_000), duration=DURATION, until=text(100))
 
 
@@ -229,6 +234,14 @@ BEYOND: Final = (
         path_schemas={"name": TENANT_PATH},
     ),
     Row("GET", "/api/admin/paused", places.paused, "Paused"),
+    Row(
+        "PUT",
+        "/api/admin/paused",
+        places.pause,
+        "Closed",
+        body=obj("scope", "name", **CLOSED, **PAUSE["properties"]),
+    ),
+    Row("DELETE", "/api/admin/paused", places.resume, "Opened", body=obj("scope", "name", **CLOSED)),
     *(
         row
         for scope, schema in (("queue", NAME), ("task", NAME), ("tenant", TENANT_PATH))
@@ -252,6 +265,39 @@ BEYOND: Final = (
                 path_schemas={"name": schema},
             ),
         )
+    ),
+    # Limits and quotas
+    Row("GET", "/api/admin/limits", limits.limits, "Limits"),
+    Row(
+        "PUT",
+        "/api/admin/limits",
+        limits.set_limit,
+        "LimitSaid",
+        body=obj(
+            "scope",
+            "name",
+            **GATE,
+            concurrency=maybe(whole(0, 1_000_000)),
+            rate=maybe(text(100, 1)),
+            burst=maybe(whole(1, 1_000_000)),
+            most_waiting=maybe(whole(0, 1_000_000_000)),
+        ),
+    ),
+    Row("DELETE", "/api/admin/limits", limits.unset_limit, "LimitSaid", body=obj("scope", "name", **GATE)),
+    Row("GET", "/api/admin/tenants/{name}/quota", limits.quota, "Quota", path_schemas={"name": TENANT_PATH}),
+    Row(
+        "PUT",
+        "/api/admin/tenants/{name}/quota",
+        limits.set_quota,
+        "Quota",
+        body=obj(
+            waiting=maybe(whole(0, 1_000_000_000)),
+            running=maybe(whole(0, 1_000_000_000)),
+            per_minute=maybe(whole(1, 1_000_000_000)),
+            per_day=maybe(whole(1, 1_000_000_000)),
+            over=choice("refuse", "wait"),
+        ),
+        path_schemas={"name": TENANT_PATH},
     ),
     # The installation
     Row("GET", "/api/admin/me", system.me, "Me"),

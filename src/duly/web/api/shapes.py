@@ -13,7 +13,7 @@ STATE: Final = choice(*State)
 SECONDS: Final = maybe(NUMBER)
 
 _PAUSE = answer(
-    scope=choice("queue", "task", "tenant"),
+    scope=choice("queue", "task", "tenant", "key"),
     name=TEXT,
     since=TIME,
     until=maybe(TIME),
@@ -185,6 +185,38 @@ SHAPES: Final[dict[str, Schema]] = {
         last_day=answer(runs=COUNT, succeeded=COUNT, failed=COUNT, ran_seconds=NUMBER, waited_seconds=NUMBER),
     ),
     "Tenants": answer(items=array(ref("Tenant")), total=COUNT),
+    "Limits": answer(
+        items=array(
+            answer(
+                scope=TEXT,
+                name=TEXT,
+                concurrency=maybe(COUNT),
+                rate=maybe(TEXT),
+                burst=maybe(COUNT),
+                most_waiting=maybe(COUNT),
+                refuses=BOOLEAN,
+                by_hand=BOOLEAN,
+                blocked_until=maybe(TIME),
+                blocked_reason=maybe(TEXT),
+            )
+        )
+    ),
+    "LimitSaid": answer(
+        scope=TEXT,
+        name=TEXT,
+        concurrency=maybe(COUNT),
+        rate=maybe(TEXT),
+        burst=maybe(COUNT),
+        most_waiting=maybe(COUNT),
+    ),
+    "Quota": answer(
+        tenant=TEXT,
+        waiting=maybe(COUNT),
+        running=maybe(COUNT),
+        per_minute=maybe(COUNT),
+        per_day=maybe(COUNT),
+        over=choice("refuse", "wait"),
+    ),
     "Worker": answer(
         id=ID,
         host=TEXT,

@@ -20,6 +20,8 @@ LOOK: Final = 50_000
 """At so many jobs a search for text looks at most."""
 LOOK_FEW: Final = 20_000
 """At so many jobs a page looks at most where few are wanted by anything else."""
+LOOK_TO_COUNT: Final = 10_000
+"""At so many jobs that ended in each way it looks at most, to count those of one tenant."""
 MOST_PAGE: Final = 1_000
 MOST_OFFSET: Final = 100_000
 LONGEST_TEXT: Final = 1_000

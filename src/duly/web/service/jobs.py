@@ -15,7 +15,7 @@ from duly.web.desk import Desk, verb
 from duly.web.errors import invalid, missing
 from duly.web.principal import Scope
 from duly.web.service import shown
-from duly.web.service.filters import LOOK, LOOK_FEW, Wanted, write_cursor
+from duly.web.service.filters import LOOK, LOOK_TO_COUNT, Wanted, write_cursor
 
 # -- look -------------------------------------------------------------------------------------------------------------
 
@@ -69,7 +69,7 @@ def stats(desk: Desk) -> dict[str, Any]:
     complete = True
     if desk.tenant is not None:
         for state in TERMINAL:
-            wanted = Filter(state=state, tenant=desk.tenant, look=LOOK_FEW)
+            wanted = Filter(state=state, tenant=desk.tenant, look=LOOK_TO_COUNT)
             ended[str(state)], whole = desk.jobs.store.count_ended(wanted)
             complete = complete and whole
     return {

@@ -1,0 +1,265 @@
+-- Whoever lets jobs of a key into their lanes holds the key (one of 1,024 locks, in one order for all) before any place. Whoever takes
+-- such a job out of its lane otherwise only leaves word (`nudge_key`): it may be a caller whose transaction stays open for long.
+
+-- name: lock_keys [postgres] Hold some keys until this transaction ends.
+SELECT count(pg_advisory_xact_lock(1685416057, b.bucket))
+FROM (SELECT DISTINCT hashtext(key) & 1023 AS bucket FROM unnest(:keys::text[]) AS k(key) ORDER BY bucket) b
+
+-- name: admit [postgres] Let the first parked jobs of these keys into their lanes, as many as each has room for; says into which.
+WITH k AS MATERIALIZED (
+    SELECT n.key, s.slots, s.rate_n, s.rate_us, s.burst, GREATEST(1, s.burst - ceil(s.rate_n * 30000.0 / s.rate_us)) AS at_once, GREATEST(COALESCE(o.spent_until, 0), :now) AS spent_until,
+           o.breaker_state IS NOT NULL AS probing,
+           COALESCE((o.paused_at IS NOT NULL AND (o.paused_until IS NULL OR o.paused_until > :now)) OR o.blocked_until > :now, false) AS shut
+    FROM unnest(:keys::text[]) AS n(key) LEFT JOIN duly.keys o ON o.name = n.key
+    LEFT JOIN duly.gates g ON g.scope = 'keys' AND g.name = split_part(split_part(n.key, '/', 1), '@', 1)
+    CROSS JOIN LATERAL (SELECT COALESCE(o.own_slots, g.slots) AS slots,
+                               CASE WHEN o.own_rate THEN o.rate_n ELSE g.rate_n END AS rate_n,
+                               CASE WHEN o.own_rate THEN o.rate_us ELSE g.rate_us END AS rate_us,
+                               CASE WHEN o.own_rate THEN o.burst ELSE g.burst END AS burst) s
+), standing AS MATERIALIZED (
+    SELECT a.key, a.job_id, w.id AS waits, r.id AS runs
+    FROM k JOIN duly.admitted a ON a.key = k.key
+    LEFT JOIN duly.waiting w ON w.id = a.job_id LEFT JOIN duly.running r ON r.id = a.job_id
+), gone AS (
+    DELETE FROM duly.admitted a USING standing s WHERE s.waits IS NULL AND s.runs IS NULL AND a.key = s.key AND a.job_id = s.job_id
+), room AS MATERIALIZED (
+    SELECT k.*, s.tokens, COALESCE(l.unstarted, 0) AS unstarted, CASE WHEN k.shut THEN 0 ELSE GREATEST(0, LEAST(:most::integer,
+            k.slots - COALESCE(l.n, 0), CASE WHEN k.probing THEN 1 - COALESCE(l.n, 0) END, s.tokens - COALESCE(l.unstarted, 0))) END AS n
+    FROM k CROSS JOIN LATERAL (SELECT floor(k.at_once - (k.spent_until - :now)::numeric * k.rate_n / k.rate_us)::integer AS tokens) s LEFT JOIN (SELECT key, count(*) AS n, count(waits) AS unstarted FROM standing
+                      WHERE waits IS NOT NULL OR runs IS NOT NULL GROUP BY key) l ON l.key = k.key
+), pick AS MATERIALIZED (
+    SELECT p.id FROM room CROSS JOIN LATERAL (
+        SELECT id FROM duly.parked WHERE mark = room.key AND rank IS NOT NULL ORDER BY mark, rank, id LIMIT room.n FOR UPDATE SKIP LOCKED) p
+    WHERE room.n > 0
+), taken AS (
+    DELETE FROM duly.parked WHERE id = ANY (ARRAY(SELECT id FROM pick)) RETURNING *
+), noted AS (
+    INSERT INTO duly.admitted (key, job_id) SELECT mark, id FROM taken ON CONFLICT DO NOTHING
+), metered AS (
+    INSERT INTO duly.keys AS y (name, rate_n, rate_us, burst, opens_at)
+    SELECT room.key, room.rate_n, room.rate_us, room.burst,
+           CASE WHEN room.tokens - room.unstarted - t.n <= 0 AND EXISTS (SELECT 1 FROM duly.parked p WHERE p.mark = room.key AND p.rank IS NOT NULL AND p.id NOT IN (SELECT id FROM pick))
+                THEN GREATEST(:now + 1000, room.spent_until - (room.at_once::bigint - room.unstarted - t.n - 1) * room.rate_us / room.rate_n) END
+    FROM room CROSS JOIN LATERAL (SELECT count(*) AS n FROM taken WHERE taken.mark = room.key) t
+    WHERE room.rate_n IS NOT NULL AND NOT room.shut ORDER BY room.key
+    ON CONFLICT (name) DO UPDATE SET
+        rate_n = excluded.rate_n, rate_us = excluded.rate_us, burst = excluded.burst, opens_at = excluded.opens_at
+), lane AS (
+    INSERT INTO duly.waiting (queue, suspect, tenant, task, rank, id, run_at, priority, token, attempt, crashes, hold)
+    SELECT queue, CASE WHEN crashes > 1 THEN 1 ELSE 0 END, tenant, task, rank, id, run_at, priority, token, attempt, crashes, hold
+    FROM taken RETURNING queue, tenant, task, rank
+)
+SELECT queue, tenant, task, min(rank), count(*) FROM lane GROUP BY queue, tenant, task
+
+-- name: arrived [postgres] Jobs with keys that have just come, first come first.
+SELECT id, mark FROM duly.parked WHERE reason = 'arrived' ORDER BY task, parked_at LIMIT :n::integer
+
+-- name: arrived [sqlite] Jobs with keys that have just come, first come first.
+SELECT id, mark FROM duly.parked WHERE reason = 'arrived' ORDER BY task, parked_at LIMIT :n
+
+-- name: any_arrived Whether a job with a key has just come, or a key opens.
+SELECT 1 WHERE EXISTS (SELECT 1 FROM duly.parked WHERE reason = 'arrived')
+    OR EXISTS (SELECT 1 FROM duly.keys WHERE opens_at <= :now)
+
+-- name: settle_in [postgres] Those for which there was no room wait for their keys.
+UPDATE duly.parked SET reason = 'key'
+WHERE id IN (SELECT id FROM duly.parked WHERE id = ANY (:ids::uuid[]) AND reason = 'arrived' ORDER BY id FOR UPDATE SKIP LOCKED)
+
+-- name: settle_in [sqlite] Those for which there was no room wait for their keys.
+UPDATE duly.parked SET reason = 'key' WHERE id IN (SELECT value FROM json_each(:ids)) AND reason = 'arrived'
+
+-- name: opening_keys Keys whose time has come: a rate lets one start, a pause is over, or somebody left word.
+SELECT name FROM duly.keys WHERE opens_at <= :now ORDER BY opens_at LIMIT :n::integer
+
+-- part: open_keys Pauses that are over end, an open breaker tries one job.
+UPDATE duly.keys SET
+    paused_at = CASE WHEN paused_until <= :now THEN NULL ELSE paused_at END,
+    paused_by = CASE WHEN paused_until <= :now THEN NULL ELSE paused_by END,
+    paused_reason = CASE WHEN paused_until <= :now THEN NULL ELSE paused_reason END,
+    paused_until = CASE WHEN paused_until <= :now THEN NULL ELSE paused_until END,
+    breaker_state = CASE WHEN breaker_state = 'open' AND blocked_until <= :now THEN 'probing' ELSE breaker_state END,
+    blocked_reason = CASE WHEN blocked_until <= :now THEN NULL ELSE blocked_reason END,
+    blocked_until = CASE WHEN blocked_until <= :now THEN NULL ELSE blocked_until END,
+    opens_at = CASE WHEN paused_until > :now AND (blocked_until IS NULL OR blocked_until <= :now OR blocked_until > paused_until) THEN paused_until
+                    WHEN blocked_until > :now THEN blocked_until END
+
+-- name: open_keys [postgres] Some keys are looked at.
+@open_keys
+WHERE name = ANY (:keys::text[])
+
+-- name: open_keys [sqlite] Some keys are looked at.
+@open_keys
+WHERE name IN (SELECT value FROM json_each(:keys))
+
+-- name: forget_keys [postgres] Keys that say nothing any more.
+DELETE FROM duly.keys
+WHERE name = ANY (:keys::text[]) AND own_slots IS NULL AND NOT own_rate AND opens_at IS NULL AND breaker_state IS NULL AND tries = 0
+  AND blocked_until IS NULL AND paused_at IS NULL AND spent_until <= :now
+
+-- name: forget_keys [sqlite] Keys that say nothing any more.
+DELETE FROM duly.keys
+WHERE name IN (SELECT value FROM json_each(:keys)) AND own_slots IS NULL AND NOT own_rate AND opens_at IS NULL AND breaker_state IS NULL AND tries = 0
+  AND blocked_until IS NULL AND paused_at IS NULL AND spent_until <= :now
+
+-- name: old_keys Keys that say nothing any more.
+SELECT name FROM duly.keys WHERE own_slots IS NULL AND NOT own_rate AND opens_at IS NULL AND breaker_state IS NULL
+  AND blocked_until IS NULL AND paused_at IS NULL AND spent_until <= :now AND (tries = 0 OR counting_since < :now - :old_us::bigint) LIMIT :n::integer
+
+-- name: forget_counts [postgres] Keys whose counts are old.
+UPDATE duly.keys SET tries = 0, failures = 0, counting_since = NULL WHERE name = ANY (:keys::text[]) AND counting_since < :now - :old_us::bigint
+
+-- name: forget_counts [sqlite] Keys whose counts are old.
+UPDATE duly.keys SET tries = 0, failures = 0, counting_since = NULL WHERE name IN (SELECT value FROM json_each(:keys)) AND counting_since < :now - :old_us
+
+-- name: nudge_key_of A job with a key is taken out of its place: have a worker see whether another may come in.
+INSERT INTO duly.keys (name, opens_at) SELECT limit_key, :now FROM duly.jobs WHERE id = :id::uuid AND limit_key IS NOT NULL
+ON CONFLICT (name) DO UPDATE SET opens_at = CASE WHEN duly.keys.opens_at < excluded.opens_at THEN duly.keys.opens_at ELSE excluded.opens_at END
+
+-- name: nudge_key Have a worker look at a key.
+INSERT INTO duly.keys (name, opens_at) VALUES (:key::text, :now)
+ON CONFLICT (name) DO UPDATE SET opens_at = CASE WHEN duly.keys.opens_at < excluded.opens_at THEN duly.keys.opens_at ELSE excluded.opens_at END
+
+-- name: limit_keys_of [postgres] The keys of some jobs.
+SELECT DISTINCT limit_key FROM duly.jobs WHERE id = ANY (:ids::uuid[]) AND limit_key IS NOT NULL
+
+-- name: limit_keys_of [sqlite] The keys of some jobs.
+SELECT DISTINCT limit_key FROM duly.jobs WHERE id IN (SELECT value FROM json_each(:ids)) AND limit_key IS NOT NULL
+
+-- name: evict [postgres] Jobs of a key that were let into their lanes and have not started go back to where they wait for it.
+WITH out AS MATERIALIZED (
+    SELECT w.id FROM duly.admitted a JOIN duly.waiting w ON w.id = a.job_id WHERE a.key = :key::text ORDER BY w.rank DESC, w.id DESC
+    LIMIT :n::integer FOR UPDATE OF w SKIP LOCKED
+), taken AS (
+    DELETE FROM duly.waiting WHERE id = ANY (ARRAY(SELECT id FROM out)) RETURNING *
+), gone AS (
+    DELETE FROM duly.admitted WHERE key = :key::text AND job_id IN (SELECT id FROM out)
+)
+INSERT INTO duly.parked (id, queue, tenant, task, run_at, priority, token, attempt, crashes, hold, parked_at, reason, mark, rank)
+SELECT id, queue, tenant, task, run_at, priority, token, attempt, crashes, hold, :now, 'key', :key::text, rank FROM taken
+
+-- name: evictable [sqlite] Jobs of a key that were let into their lanes and have not started.
+SELECT json_group_array(id) FROM (
+    SELECT w.id FROM duly.admitted a CROSS JOIN duly.waiting w ON w.id = a.job_id WHERE a.key = :key ORDER BY w.rank DESC, w.id DESC LIMIT :n)
+
+-- name: evict_park [sqlite] They go back to where they wait for their key.
+INSERT INTO duly.parked (id, queue, tenant, task, run_at, priority, token, attempt, crashes, hold, parked_at, reason, mark, rank)
+SELECT w.id, w.queue, w.tenant, w.task, w.run_at, w.priority, w.token, w.attempt, w.crashes, w.hold, :now, 'key', :key, w.rank
+FROM json_each(:ids) e CROSS JOIN duly.waiting w ON w.id = e.value
+
+-- name: evict_note [sqlite] They are no longer let in.
+DELETE FROM duly.admitted WHERE key = :key AND job_id IN (SELECT value FROM json_each(:ids))
+
+-- name: key_now [sqlite] What holds for a key, and how many of its jobs wait in their lanes and run.
+SELECT CASE WHEN o.own_slots IS NOT NULL THEN o.own_slots ELSE g.slots END,
+       CASE WHEN o.own_rate THEN o.rate_n ELSE g.rate_n END, CASE WHEN o.own_rate THEN o.rate_us ELSE g.rate_us END,
+       CASE WHEN o.own_rate THEN o.burst ELSE g.burst END, COALESCE(o.spent_until, 0),
+       o.breaker_state IS NOT NULL,
+       COALESCE((o.paused_at IS NOT NULL AND (o.paused_until IS NULL OR o.paused_until > :now)) OR o.blocked_until > :now, 0), :now,
+       (SELECT count(*) FROM duly.admitted a CROSS JOIN duly.waiting w ON w.id = a.job_id WHERE a.key = :key),
+       (SELECT count(*) FROM duly.admitted a CROSS JOIN duly.running r ON r.id = a.job_id WHERE a.key = :key)
+FROM (SELECT 1) LEFT JOIN duly.keys o ON o.name = :key LEFT JOIN duly.gates g ON g.scope = 'keys' AND g.name = :group
+
+-- name: drop_admitted [sqlite] Those that stand in no lane and do not run are no longer let in.
+DELETE FROM duly.admitted WHERE key = :key
+  AND NOT EXISTS (SELECT 1 FROM duly.waiting w WHERE w.id = job_id) AND NOT EXISTS (SELECT 1 FROM duly.running r WHERE r.id = job_id)
+
+-- name: parked_by_key [sqlite] The first jobs that wait for a key.
+SELECT json_group_array(id) FROM (SELECT id FROM duly.parked WHERE mark = :key AND rank IS NOT NULL ORDER BY mark, rank, id LIMIT :n)
+
+-- name: admit_lanes [sqlite] Which lanes they go to.
+SELECT queue, tenant, task, min(rank), count(*) FROM json_each(:ids) e CROSS JOIN duly.parked p ON p.id = e.value GROUP BY queue, tenant, task
+
+-- name: admit_waiting [sqlite] Let them in.
+INSERT INTO duly.waiting (queue, suspect, tenant, task, rank, id, run_at, priority, token, attempt, crashes, hold)
+SELECT p.queue, p.crashes > 1, p.tenant, p.task, p.rank, p.id, p.run_at, p.priority, p.token, p.attempt, p.crashes, p.hold
+FROM json_each(:ids) e CROSS JOIN duly.parked p ON p.id = e.value
+
+-- name: admit_note [sqlite] Note that they are let in.
+INSERT INTO duly.admitted (key, job_id) SELECT :key, value FROM json_each(:ids) WHERE true ON CONFLICT DO NOTHING
+
+-- name: admit_leave [sqlite] Out of parking.
+DELETE FROM duly.parked WHERE id IN (SELECT value FROM json_each(:ids))
+
+-- name: meter_key [sqlite] Keep a key's rate beside what is spent of it, and when to look again.
+INSERT INTO duly.keys (name, rate_n, rate_us, burst, opens_at) VALUES (:key, :rate_n, :rate_us, :burst, :opens_at)
+ON CONFLICT (name) DO UPDATE SET rate_n = excluded.rate_n, rate_us = excluded.rate_us, burst = excluded.burst, opens_at = excluded.opens_at
+
+-- name: pause_key Close a key. Paused again, it keeps since when.
+INSERT INTO duly.keys (name, paused_at, paused_until, paused_by, paused_reason, opens_at)
+VALUES (:name::text, :now, COALESCE(:until::bigint, :now + :for_us::bigint), :by::text, :reason::text, COALESCE(:until::bigint, :now + :for_us::bigint))
+ON CONFLICT (name) DO UPDATE SET
+    paused_at = COALESCE(duly.keys.paused_at, excluded.paused_at), paused_until = excluded.paused_until,
+    paused_by = excluded.paused_by, paused_reason = excluded.paused_reason, opens_at = COALESCE(excluded.opens_at, duly.keys.blocked_until)
+
+-- name: resume_key Open a key. Says whether it was closed.
+UPDATE duly.keys SET paused_at = NULL, paused_until = NULL, paused_by = NULL, paused_reason = NULL, opens_at = :now
+WHERE name = :name::text AND paused_at IS NOT NULL RETURNING name
+
+-- name: paused_keys Keys that are paused, since when, until when, by whom and why.
+SELECT 'key', name, paused_at, paused_until, paused_by, paused_reason FROM duly.keys
+WHERE paused_at IS NOT NULL AND (paused_until IS NULL OR paused_until > :now) ORDER BY name
+
+-- name: block_key Keep a key closed for a while because what is behind it asked for it. The longest wish counts.
+INSERT INTO duly.keys (name, blocked_until, blocked_reason, opens_at) VALUES (:key::text, :now + :for_us::bigint, :reason::text, :now + :for_us::bigint)
+ON CONFLICT (name) DO UPDATE SET
+    blocked_reason = CASE WHEN COALESCE(duly.keys.blocked_until, 0) > excluded.blocked_until THEN duly.keys.blocked_reason ELSE excluded.blocked_reason END,
+    blocked_until = CASE WHEN COALESCE(duly.keys.blocked_until, 0) > excluded.blocked_until THEN duly.keys.blocked_until ELSE excluded.blocked_until END,
+    opens_at = CASE WHEN COALESCE(duly.keys.blocked_until, 0) > excluded.blocked_until THEN duly.keys.blocked_until ELSE excluded.blocked_until END
+
+-- name: breaker_of The breaker of a key, how it stands, and the time.
+SELECT g.breaker, o.breaker_state, COALESCE(o.opened, 0), o.counting_since, COALESCE(o.tries, 0), COALESCE(o.failures, 0), :now
+FROM duly.gates g LEFT JOIN duly.keys o ON o.name = :key::text WHERE g.scope = 'keys' AND g.name = :group::text AND g.breaker IS NOT NULL
+
+-- name: set_breaker How the breaker of a key stands.
+INSERT INTO duly.keys (name, breaker_state, opened, counting_since, tries, failures, blocked_until, blocked_reason, opens_at)
+VALUES (:key::text, :state::text, :opened::smallint, :since::bigint, :tries::integer, :failures::integer, :until::bigint, :reason::text, :until::bigint)
+ON CONFLICT (name) DO UPDATE SET
+    breaker_state = excluded.breaker_state, opened = excluded.opened, counting_since = excluded.counting_since,
+    tries = excluded.tries, failures = excluded.failures,
+    blocked_until = COALESCE(excluded.blocked_until, duly.keys.blocked_until),
+    blocked_reason = COALESCE(excluded.blocked_reason, duly.keys.blocked_reason),
+    opens_at = COALESCE(excluded.opens_at, duly.keys.opens_at)
+
+-- name: key_row What one key says beside its group, and where it stands.
+SELECT name, own_slots, own_rate, rate_n, rate_us, burst, spent_until, opens_at, breaker_state, opened, tries, failures, blocked_until,
+       blocked_reason, paused_at, paused_until, paused_by, paused_reason
+FROM duly.keys WHERE name = :key::text
+
+-- name: set_key_limit What one key says beside its group.
+INSERT INTO duly.keys (name, own_slots, own_rate, rate_n, rate_us, burst, opens_at)
+VALUES (:key::text, :slots::integer, :own_rate::boolean, :rate_n::integer, :rate_us::bigint, :burst::integer, :now)
+ON CONFLICT (name) DO UPDATE SET own_slots = excluded.own_slots, own_rate = excluded.own_rate, rate_n = excluded.rate_n,
+    rate_us = excluded.rate_us, burst = excluded.burst, opens_at = excluded.opens_at
+
+-- name: busy_keys The next keys of a group that have jobs in lanes or running.
+SELECT DISTINCT key FROM duly.admitted WHERE key > :after::text AND key < :before::text ORDER BY key LIMIT :n::integer
+
+-- name: waiting_keys The next keys of a group that have jobs waiting for them.
+SELECT DISTINCT mark FROM duly.parked WHERE rank IS NOT NULL AND mark > :after::text AND mark < :before::text ORDER BY mark LIMIT :n::integer
+
+-- name: insert_arrived One new job with a key stands aside until there is room.
+INSERT INTO duly.parked (id, queue, tenant, task, run_at, priority, hold, parked_at, reason, mark, rank)
+SELECT j.id, j.queue, j.tenant, j.task, COALESCE(:run_at::bigint, j.created_at + :delay_us::bigint), j.priority, :hold::smallint, :now, 'arrived', j.limit_key,
+       COALESCE(:run_at::bigint, j.created_at + :delay_us::bigint) - j.priority::bigint * (COALESCE((SELECT horizon_us FROM duly.queues q WHERE q.name = j.queue), :horizon::bigint) / 100)
+FROM duly.jobs j WHERE j.id = :id::uuid AND COALESCE(:run_at::bigint, j.created_at + :delay_us::bigint) <= :now
+
+-- name: insert_arrived_many [postgres] Many new jobs with keys stand aside until there is room.
+INSERT INTO duly.parked (id, queue, tenant, task, run_at, priority, hold, parked_at, reason, mark, rank)
+SELECT b.id, :queue::text, :tenant::text, :task::text, :run_at::bigint, :priority::smallint, :hold::smallint, :created_at::bigint, 'arrived', b.key, :rank::bigint
+FROM unnest(:ids::uuid[], :limit_keys::text[]) AS b(id, key)
+
+-- name: insert_arrived_many [sqlite] Many new jobs with keys stand aside until there is room.
+INSERT INTO duly.parked (id, queue, tenant, task, run_at, priority, hold, parked_at, reason, mark, rank)
+SELECT json_extract(value, '$[0]'), :queue, :tenant, :task, :run_at, :priority, :hold, :created_at, 'arrived', json_extract(value, '$[3]'), :rank
+FROM json_each(:batch)
+
+-- name: requeue_keyed A job with a key stands aside, due now, until there is room.
+INSERT INTO duly.parked (id, queue, tenant, task, run_at, priority, token, attempt, crashes, hold, parked_at, reason, mark, rank)
+SELECT j.id, j.queue, j.tenant, j.task, :now, j.priority, :token::bigint, :attempt::integer, :crashes::smallint, :hold::smallint, :now, 'arrived', j.limit_key,
+       :now - j.priority::bigint * (COALESCE((SELECT horizon_us FROM duly.queues q WHERE q.name = j.queue), :horizon::bigint) / 100)
+FROM duly.jobs j WHERE j.id = :id::uuid
+
+-- name: rerank_parked A job that waits for its key moves to the place its new priority gives it.
+UPDATE duly.parked SET priority = :priority::smallint,
+    rank = run_at - :priority::bigint * (COALESCE((SELECT horizon_us FROM duly.queues q WHERE q.name = queue), :horizon::bigint) / 100)
+WHERE id = :id::uuid AND rank IS NOT NULL
