@@ -1,11 +1,11 @@
-"""How long the dashboard's pages take among many jobs, and what tabs that stay open cost. Needs duly[web,postgres].
+"""How long the dashboard's pages take among many jobs, and what open tabs cost. Needs duly[web,postgres].
 
-    python benchmarks/dashboard.py                                1,000,000 finished and 200,000 waiting jobs (5 minutes)
-    python benchmarks/dashboard.py --scale 0.01                   a rehearsal: its figures mean nothing
+    python benchmarks/dashboard.py                    1,000,000 finished and 200,000 waiting jobs (10 minutes)
+    python benchmarks/dashboard.py --scale 0.01       a rehearsal: its figures mean nothing
     python benchmarks/dashboard.py --markdown docs/benchmarks-dashboard.md
 
-Server time: from the request to the whole answer, within the server's process, nothing read before kept. 50 tabs: how
-often the database is read in ten seconds with 50 tabs that listen, and with one.
+Server time: from the request to the whole answer, within the server's process, nothing read before kept.
+50 tabs: how often the database is read in ten seconds with 50 tabs that listen, and with one.
 """
 
 import argparse
@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from postgres import find_programs, running_server
-from venvs import FOLDER, Environments
 
 from duly import Duly
 from duly.web import Principal, create_app
 from duly.web.pages.live import Tab, _stream
+from postgres import find_programs, running_server
+from venvs import FOLDER, Environments
 
 GOALS = {"postgresql": 300.0, "sqlite": 500.0}
 TIMES, TABS, SECONDS = 7, 50, 10.0
@@ -56,61 +56,80 @@ PAGES = {
 }
 
 # Ids are in the order of time, as real ones; everything is spread over tenants, tasks and queues.
-SQLITE = """
+SPREAD = """
+SELECT i, at, 'task' || (i % 10) AS task, 'queue' || (i % 4) AS queue, 'tenant' || (i % 20) AS tenant, {id} AS id
+"""
+SQLITE_IDS = """
 CREATE TEMP TABLE n AS WITH RECURSIVE c(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM c WHERE i < {all} - 1)
-SELECT i, {now} - ({all} - i) * 50000 AS at, 'task' || (i % 10) AS task, 'queue' || (i % 4) AS queue, 'tenant' || (i % 20) AS tenant FROM c;
-CREATE TEMP TABLE ids AS SELECT n.*, printf('%08x-%04x-7%03x-8%03x-%012x', (at / 1000) >> 16, (at / 1000) & 65535, i & 4095, (i >> 12) & 4095, i) AS id FROM n;
-INSERT INTO duly_jobs (id, task, queue, tenant, args, created_at)
-SELECT id, task, queue, tenant, '{{"to": "person-' || i || '@example.org", "subject": "A letter of some length, as they are"}}', at FROM ids;
-INSERT INTO duly_waiting (queue, tenant, task, rank, id, run_at, priority) SELECT queue, tenant, task, at, id, at, 0 FROM ids WHERE i >= {ended};
-INSERT INTO duly_ended (id, state, finished_at, token, attempt, crashes)
-SELECT id, CASE WHEN i % 50 = 0 THEN 'failed' WHEN i % 99 = 0 THEN 'cancelled' ELSE 'succeeded' END, at + 2000000, 1, 1, 0 FROM ids WHERE i < {ended};
-INSERT INTO duly_runs (job_id, token, attempt, outcome, started_at, finished_at, worker_id, error_kind, error, result)
-SELECT id, 1, 1, CASE WHEN i % 50 = 0 THEN 'failed' ELSE 'succeeded' END, at + 1000000, at + 2000000, '01900000-0000-7000-8000-000000000001',
-       CASE WHEN i % 50 = 0 THEN 'ConnectionError' END, CASE WHEN i % 50 = 0 THEN 'it did not answer' END, '{{"ok": true}}' FROM ids WHERE i < {ended};
+SELECT i, {now} - ({all} - i) * 50000 AS at FROM c;
+CREATE TEMP TABLE ids AS {spread} FROM n;
 """
-POSTGRES = """
-CREATE TEMP TABLE ids AS SELECT i, at, 'task' || (i % 10) AS task, 'queue' || (i % 4) AS queue, 'tenant' || (i % 20) AS tenant,
-    (lpad(to_hex((at / 1000) >> 16), 8, '0') || '-' || lpad(to_hex((at / 1000) & 65535), 4, '0') || '-7' || lpad(to_hex(i & 4095), 3, '0')
-     || '-8' || lpad(to_hex((i >> 12) & 4095), 3, '0') || '-' || lpad(to_hex(i), 12, '0'))::uuid AS id
+POSTGRES_IDS = """
+CREATE TEMP TABLE ids AS {spread}
 FROM (SELECT i, {now} - ({all} - i) * 50000 AS at FROM generate_series(0, {all}::bigint - 1) i) n;
-INSERT INTO duly.jobs (id, task, queue, tenant, args, created_at)
-SELECT id, task, queue, tenant, ('{{"to": "person-' || i || '@example.org", "subject": "A letter of some length, as they are"}}')::json, at FROM ids;
-INSERT INTO duly.waiting (queue, tenant, task, rank, id, run_at, priority) SELECT queue, tenant, task, at, id, at, 0 FROM ids WHERE i >= {ended};
-INSERT INTO duly.ended (id, state, finished_at, token, attempt, crashes)
-SELECT id, CASE WHEN i % 50 = 0 THEN 'failed' WHEN i % 99 = 0 THEN 'cancelled' ELSE 'succeeded' END, at + 2000000, 1, 1, 0 FROM ids WHERE i < {ended};
-INSERT INTO duly.runs (job_id, token, attempt, outcome, started_at, finished_at, worker_id, error_kind, error, result)
-SELECT id, 1, 1, CASE WHEN i % 50 = 0 THEN 'failed' ELSE 'succeeded' END, at + 1000000, at + 2000000, '01900000-0000-7000-8000-000000000001',
-       CASE WHEN i % 50 = 0 THEN 'ConnectionError' END, CASE WHEN i % 50 = 0 THEN 'it did not answer' END, '{{"ok": true}}' FROM ids WHERE i < {ended};
 """
-ROLLUP = (
-    "INSERT INTO {table} (period_at, period_us, tenant, queue, task, shard, runs, succeeded, failed, ran_us, waited_us, wait_20ms, wait_1s)"
-    " VALUES ({marks})"
-)
+SQLITE_ID = """printf('%08x-%04x-7%03x-8%03x-%012x', (at / 1000) >> 16, (at / 1000) & 65535, i & 4095,
+                        (i >> 12) & 4095, i)"""
+POSTGRES_ID = """(lpad(to_hex((at / 1000) >> 16), 8, '0') || '-' || lpad(to_hex((at / 1000) & 65535), 4, '0')
+    || '-7' || lpad(to_hex(i & 4095), 3, '0') || '-8' || lpad(to_hex((i >> 12) & 4095), 3, '0')
+    || '-' || lpad(to_hex(i), 12, '0'))::uuid"""
+FILL = """
+INSERT INTO {t}jobs (id, task, queue, tenant, args, created_at)
+SELECT id, task, queue, tenant,
+       CAST('{{"to": "person-' || i || '@example.org", "subject": "A letter of some length"}}' AS {json}), at
+FROM ids;
+INSERT INTO {t}waiting (queue, tenant, task, rank, id, run_at, priority)
+SELECT queue, tenant, task, at, id, at, 0 FROM ids WHERE i >= {ended};
+INSERT INTO {t}ended (id, state, finished_at, token, attempt, crashes)
+SELECT id, CASE WHEN i % 50 = 0 THEN 'failed' WHEN i % 99 = 0 THEN 'cancelled' ELSE 'succeeded' END,
+       at + 2000000, 1, 1, 0
+FROM ids WHERE i < {ended};
+INSERT INTO {t}runs (job_id, token, attempt, outcome, started_at, finished_at, worker_id, error_kind, error, result)
+SELECT id, 1, 1, CASE WHEN i % 50 = 0 THEN 'failed' ELSE 'succeeded' END, at + 1000000, at + 2000000,
+       '01900000-0000-7000-8000-000000000001', CASE WHEN i % 50 = 0 THEN 'ConnectionError' END,
+       CASE WHEN i % 50 = 0 THEN 'it did not answer' END, '{{"ok": true}}'
+FROM ids WHERE i < {ended};
+"""
+ROLLUP = """
+INSERT INTO {t}rollups (period_at, period_us, tenant, queue, task, shard, runs, succeeded, failed, ran_us,
+                        waited_us, wait_20ms, wait_1s)
+VALUES ({marks})
+"""
 
 
 def fill(url: str, jobs: Duly, ended: int, waiting: int) -> dict[str, str]:
     """Put so many jobs there, what they left in the rollups, schedules, workers and an audit."""
     now = jobs.store.now_us()
     numbers = {"now": now, "all": ended + waiting, "ended": ended}
+    lite = url.startswith("sqlite")
+    spread = SPREAD.format(id=SQLITE_ID if lite else POSTGRES_ID).strip()
+    script = (SQLITE_IDS if lite else POSTGRES_IDS).format(spread=spread, **numbers)
+    script += FILL.format(t="duly_" if lite else "duly.", json="text" if lite else "json", **numbers)
     rows = [
-        (now // MINUTE * MINUTE - minute * MINUTE, MINUTE, f"tenant{tenant}", f"queue{task % 4}", f"task{task}", 0)
+        (
+            now // MINUTE * MINUTE - minute * MINUTE,
+            MINUTE,
+            f"tenant{tenant}",
+            f"queue{task % 4}",
+            f"task{task}",
+            0,
+        )
         + (60, 58, 2, 60_000_000, 6_000_000, 40, 20)
         for minute in range(120)
         for tenant in range(20)
         for task in range(10)
     ]
-    if url.startswith("sqlite"):
+    if lite:
         with sqlite3.connect(url.removeprefix("sqlite:///")) as connection:
-            connection.executescript(SQLITE.format(**numbers))
-            connection.executemany(ROLLUP.format(table="duly_rollups", marks=", ".join("?" * 13)), rows)
+            connection.executescript(script)
+            connection.executemany(ROLLUP.format(t="duly_", marks=", ".join("?" * 13)), rows)
             connection.execute("ANALYZE")
     else:
         import psycopg
 
         with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute(POSTGRES.format(**numbers))
-            connection.cursor().executemany(ROLLUP.format(table="duly.rollups", marks=", ".join(["%s"] * 13)), rows)
+            connection.execute(script)
+            connection.cursor().executemany(ROLLUP.format(t="duly.", marks=", ".join(["%s"] * 13)), rows)
             connection.execute("VACUUM ANALYZE")
 
     @jobs.task(name="report")
@@ -194,7 +213,10 @@ def markdown(results: dict[str, Any]) -> str:
         lines.append(f"| {name} | {took} |")
     one = " | ".join(str(found["reads_of_one_tab"]) for found in results.values())
     many = " | ".join(str(found["reads_of_tabs"]) for found in results.values())
-    lines += [f"| reads of the database in 10 s, one tab open | {one} |", f"| ... with {TABS} tabs open | {many} |"]
+    lines += [
+        f"| reads of the database in 10 s, one tab open | {one} |",
+        f"| ... with {TABS} tabs open | {many} |",
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -218,7 +240,9 @@ def databases(kinds: list[str]) -> Iterator[dict[str, str]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--databases", nargs="+", choices=list(GOALS), default=list(GOALS))
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the page for the documentation")
@@ -237,7 +261,9 @@ def main() -> None:
         for name, took in found["pages"].items()
         if took > GOALS[kind]
     ]
-    greedy = [kind for kind, found in results.items() if found["reads_of_tabs"] > found["reads_of_one_tab"] + 1]
+    greedy = [
+        kind for kind, found in results.items() if found["reads_of_tabs"] > found["reads_of_one_tab"] + 1
+    ]
     for problem in slow:
         print(f"too slow: {problem}", file=sys.stderr)
     for kind in greedy:

@@ -251,6 +251,47 @@ def test_a_queue_is_paused_resumed_and_changed(at: At) -> None:
     tab.says("Tenants go by rank alone")
 
 
+def test_limits_are_set_and_taken_back(at: At) -> None:
+    jobs, tab = at
+    jobs["send"].enqueue("ada")
+    tab.open("/queues").press("summary[aria-label='Limit mail']")
+    tab.page.get_by_label("Running at once").locator("visible=true").fill("3")
+    tab.page.locator("details[open]").get_by_label("Starts").fill("10/s")
+    tab.click("Limit mail")
+    tab.says("The queue mail is limited")
+    tab.says("Limited to 3 at once, 10/s started.")
+    [limit] = jobs.limits()
+    assert (limit.scope, limit.name, limit.says.slots, str(limit.says.rate)) == ("queue", "mail", 3, "10/s")
+    tab.check()
+    tab.press("summary[aria-label='Limit mail']")
+    tab.click("Take the limit back")
+    tab.says("taken back")
+    assert jobs.limits() == []
+    form = tab.page.locator("section", has_text="Limit a task").last
+    form.get_by_label("Task").fill("send")
+    form.get_by_label("At once").fill("1")
+    form.get_by_role("button").click()
+    tab.says("The task send is limited")
+    assert [(each.scope, each.says.slots) for each in jobs.limits()] == [("task", 1)]
+    tab.click("Take back the limit of send")
+    tab.says("taken back")
+    assert jobs.limits() == []
+
+
+def test_a_quota_is_set(at: At) -> None:
+    jobs, tab = at
+    later(jobs, tenant="acme")
+    tab.open("/tenants").press("summary[aria-label='Change acme']")
+    tab.page.get_by_label("Waiting").fill("50")
+    tab.page.get_by_label("A day").fill("1000")
+    tab.page.get_by_label("What is more").select_option("waits")
+    tab.click("Set the quota of acme")
+    tab.says("The quota of acme was set.")
+    quota = jobs.quota("acme")
+    assert (quota.waiting, quota.running, quota.per_day, quota.over) == (50, None, 1000, "wait")
+    tab.says("at most 50 waiting, 1,000 a day")
+
+
 def test_a_task_is_paused_and_resumed(at: At) -> None:
     jobs, tab = at
     tab.open("/queues")

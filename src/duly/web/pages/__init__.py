@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def routes(web: Web) -> list[BaseRoute]:
     """Every page, and every action of its forms."""
-    from duly.web.pages import audit, job, jobs, live, overview, places, schedules
+    from duly.web.pages import audit, job, jobs, limits, live, overview, places, schedules
     from duly.web.pages.shell import action, page
 
     looks = {
@@ -34,6 +34,9 @@ def routes(web: Web) -> list[BaseRoute]:
         "/schedules/{id}/{verb}": schedules.act,
         "/queues": places.edit_queue,
         "/tenants": places.edit_tenant,
+        "/tenants/quota": limits.set_quota,
+        "/limits": limits.set_limit,
+        "/limits/unset": limits.unset_limit,
         "/pause": places.pause,
         "/resume": places.resume,
     }

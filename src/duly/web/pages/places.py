@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from duly.web.errors import invalid
 from duly.web.pages import charts, figures, glance
+from duly.web.pages.limits import limits_of, quotas
 from duly.web.pages.live import LOOK_BACK, look
 from duly.web.pages.shell import call, desk_of, field, go_back, say, show
 from duly.web.service import places as verbs
@@ -22,13 +23,17 @@ async def queues_page(request: Request) -> Response:
     snapshot = await look(request)
     lines = glance.queue_lines(snapshot)
     found = await call(request, verbs.queues, desk_of(request))
+    limits = await limits_of(request)
+    said = {each["name"]: each for each in limits if each["scope"] == "queue"}
     for each in found["items"]:
+        each["limit"] = said.get(each["name"])
         line = lines.get(each["name"], NOTHING)
         each |= {name: line[name] for name in NOTHING}
         each["spark"] = charts.spark(line.get("minutes", [0] * LOOK_BACK), f"runs per minute of {each['name']}")
         each["rate_text"] = figures.rate_text(each["rate"])
     tasks = [each for each in snapshot.paused if each.scope == "task"] if snapshot.tenant is None else []
-    return show(request, "queues.html", current="queues", queues=found["items"], paused_tasks=tasks)
+    others = [each for each in limits if each["scope"] != "queue"]
+    return show(request, "queues.html", current="queues", queues=found["items"], paused_tasks=tasks, limits=others)
 
 
 async def tenants_page(request: Request) -> Response:
@@ -36,9 +41,11 @@ async def tenants_page(request: Request) -> Response:
     offset = request.query_params.get("offset", "0")
     skip = int(offset) if offset.isdecimal() else 0
     found = await call(request, verbs.tenants, desk_of(request), limit=PAGE, offset=skip)
+    known = quotas(await limits_of(request))
     ran = sum(each["last_day"]["ran_seconds"] for each in found["items"]) or 1.0
     for each in found["items"]:
         share = each["last_day"]["ran_seconds"] / ran
+        each["quota"] = known.get(each["name"], {})
         each["share"], each["meter"] = share, charts.meter(share)
     return show(
         request, "tenants.html", current="tenants", tenants=found["items"], total=found["total"], offset=skip, page=PAGE
