@@ -57,7 +57,8 @@ PAGES = {
 
 # Ids are in the order of time, as real ones; everything is spread over tenants, tasks and queues.
 SPREAD = """
-SELECT i, at, 'task' || (i % 10) AS task, 'queue' || (i % 4) AS queue, 'tenant' || (i % 20) AS tenant, {id} AS id
+SELECT i, at, 'task' || (i % 10) AS task, 'queue' || (i % 4) AS queue, 'tenant' || (i % 20) AS tenant,
+       {id} AS id
 """
 SQLITE_IDS = """
 CREATE TEMP TABLE n AS WITH RECURSIVE c(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM c WHERE i < {all} - 1)
@@ -84,7 +85,8 @@ INSERT INTO {t}ended (id, state, finished_at, token, attempt, crashes)
 SELECT id, CASE WHEN i % 50 = 0 THEN 'failed' WHEN i % 99 = 0 THEN 'cancelled' ELSE 'succeeded' END,
        at + 2000000, 1, 1, 0
 FROM ids WHERE i < {ended};
-INSERT INTO {t}runs (job_id, token, attempt, outcome, started_at, finished_at, worker_id, error_kind, error, result)
+INSERT INTO {t}runs (job_id, token, attempt, outcome, started_at, finished_at, worker_id,
+                     error_kind, error, result)
 SELECT id, 1, 1, CASE WHEN i % 50 = 0 THEN 'failed' ELSE 'succeeded' END, at + 1000000, at + 2000000,
        '01900000-0000-7000-8000-000000000001', CASE WHEN i % 50 = 0 THEN 'ConnectionError' END,
        CASE WHEN i % 50 = 0 THEN 'it did not answer' END, '{{"ok": true}}'
@@ -95,6 +97,7 @@ INSERT INTO {t}rollups (period_at, period_us, tenant, queue, task, shard, runs, 
                         waited_us, wait_20ms, wait_1s)
 VALUES ({marks})
 """
+RAN = (60, 58, 2, 60_000_000, 6_000_000, 40, 20)
 
 
 def fill(url: str, jobs: Duly, ended: int, waiting: int) -> dict[str, str]:
@@ -107,14 +110,14 @@ def fill(url: str, jobs: Duly, ended: int, waiting: int) -> dict[str, str]:
     script += FILL.format(t="duly_" if lite else "duly.", json="text" if lite else "json", **numbers)
     rows = [
         (
-            now // MINUTE * MINUTE - minute * MINUTE,
+            (now // MINUTE - minute) * MINUTE,
             MINUTE,
             f"tenant{tenant}",
             f"queue{task % 4}",
             f"task{task}",
             0,
+            *RAN,
         )
-        + (60, 58, 2, 60_000_000, 6_000_000, 40, 20)
         for minute in range(120)
         for tenant in range(20)
         for task in range(10)
@@ -201,9 +204,10 @@ def markdown(results: dict[str, Any]) -> str:
     lines = [
         "# The dashboard among many jobs",
         "",
-        "Written by `python benchmarks/dashboard.py --markdown docs/benchmarks-dashboard.md`: 1,000,000 finished and",
-        "200,000 waiting jobs of 20 tenants, 10 tasks and 4 queues, 200 schedules; the median of 7 openings, in",
-        "milliseconds from the request to the whole answer within the server; nothing is kept from one to the next.",
+        "Written by `python benchmarks/dashboard.py --markdown docs/benchmarks-dashboard.md`: 1,000,000",
+        "finished and 200,000 waiting jobs of 20 tenants, 10 tasks and 4 queues, 200 schedules. The median of",
+        "7 openings, in milliseconds from the request to the whole answer within the server; nothing is kept",
+        "from one to the next.",
         "",
         f"| page | {' | '.join(results)} |",
         f"|---|{'---|' * len(results)}",

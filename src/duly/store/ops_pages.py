@@ -14,14 +14,18 @@ from duly.store.call import Call, Dialect, Op, Rows, Value
 MOST_ENDED = 10_001
 """Jobs that ended are counted up to here: there may be millions."""
 MOST_RUNNING = 500
+UNSETTLED = 2
+"""Minutes in which something may still be counted, after they are over."""
 ENDED = ("succeeded", "failed", "cancelled")
 Grouped = list[tuple[str, str, str, int, int]]
 
 
 class Minute(NamedTuple):
-    """What ran in one minute. `waits`: how many had waited up to each of the steps of the rollups."""
+    """What ran in one minute, of one task in one queue, or of all. `waits`: how many had waited up to each step."""
 
     at: int
+    queue: str
+    task: str
     runs: int
     succeeded: int
     failed: int
@@ -57,15 +61,6 @@ class Watched(NamedTuple):
     progress_text: str | None
     cancel_at: int | None
     claimed_at: int | None
-
-
-class Failing(NamedTuple):
-    """A task of which jobs failed for good in the last hour; how many, and how many runs failed of how many."""
-
-    task: str
-    ended: int
-    failed: int
-    runs: int
 
 
 class Troubled(NamedTuple):
@@ -104,8 +99,7 @@ class Snapshot:
     ended: dict[str, int]
     """Up to MOST_ENDED each; empty for one tenant, where it would take too long."""
     minutes: list[Minute]
-    queue_minutes: list[tuple[str, int, int, int]]
-    failing: list[Failing]
+    """The last ones, by queue and task."""
     troubled: list[Troubled]
     busy: list[Busy]
     workers: list[WorkerRecord]
@@ -115,11 +109,16 @@ class Snapshot:
     watched: dict[str, Watched] = field(default_factory=dict)
 
 
-def snapshot(dialect: Dialect, *, tenant: str | None, minutes: int, watch: Sequence[str] = ()) -> Op[Snapshot]:
-    """Read how everything stands. `minutes`: so many are looked back at; `watch`: the jobs to tell more about."""
+def snapshot(
+    dialect: Dialect, *, tenant: str | None, minutes: int, known: Sequence[Minute] = (), watch: Sequence[str] = ()
+) -> Op[Snapshot]:
+    """Read how everything stands. `minutes`: so many are looked back at; `watch`: the jobs to tell more about.
+
+    `known` are minutes that were read before: but for the last ones, in which something may still be counted, they are
+    not read again.
+    """
     clock = yield Call("clock", {"queue": "", "horizon": 0})
     now = int(str(clock[0][0]))
-    since: dict[str, Value] = {"from_at": now // MINUTE_US * MINUTE_US - minutes * MINUTE_US, "tenant": tenant}
     one: dict[str, Value] = {"tenant": tenant}
     return Snapshot(
         now=now,
@@ -129,9 +128,7 @@ def snapshot(dialect: Dialect, *, tenant: str | None, minutes: int, watch: Seque
         running=_grouped((yield Call("count_running")), tenant),
         parked={str(reason): int(str(n)) for reason, n in (yield Call("page_parked", one))},
         ended={} if tenant is not None else (yield from _ended()),
-        minutes=[_minute(row) for row in (yield Call("page_minutes", since))],
-        queue_minutes=[tuple(row) for row in (yield Call("page_queue_minutes", since))],  # type: ignore[misc]
-        failing=[Failing._make(row) for row in (yield Call("page_failing", since | {"n": 5}))],
+        minutes=(yield from _minutes(now, minutes, known, tenant)),
         troubled=[Troubled._make(row) for row in (yield Call("page_troubled", one | {"failures": 3, "n": 5}))],
         busy=[Busy._make(row) for row in (yield Call("page_running", one | {"n": MOST_RUNNING}))],
         workers=(yield from ops_workers.everyone()),
@@ -154,9 +151,12 @@ def _grouped(rows: Rows, tenant: str | None) -> Grouped:
     return [tuple(row) for row in rows if tenant is None or row[1] == tenant]  # type: ignore[misc]
 
 
-def _minute(row: tuple[object, ...]) -> Minute:
-    at, runs, succeeded, failed, retried, crashed, *waits = (int(str(value)) for value in row)
-    return Minute(at, runs, succeeded, failed, retried, crashed, tuple(waits))
+def _minutes(now: int, minutes: int, known: Sequence[Minute], tenant: str | None) -> Op[list[Minute]]:
+    first = now // MINUTE_US * MINUTE_US - minutes * MINUTE_US
+    unsure = max((minute.at for minute in known), default=0) - UNSETTLED * MINUTE_US
+    rows = yield Call("page_minutes", {"from_at": max(first, unsure), "tenant": tenant})
+    read = [Minute._make((*row[:8], tuple(row[8:]))) for row in rows]
+    return [minute for minute in known if first <= minute.at < unsure] + read
 
 
 def _ended() -> Op[dict[str, int]]:

@@ -1,25 +1,12 @@
 -- What the pages of the dashboard show and nothing else asks for. Everything here is bounded, or over what is small: jobs that run,
 -- workers, minutes of the last hours.
 
--- part: waits How long what ran had waited, by steps.
+-- name: page_minutes What ran in each minute from a time on, by queue and task, and how long it had waited.
+SELECT period_at, queue, task, sum(runs)::bigint, sum(succeeded)::bigint, sum(failed)::bigint, sum(retried)::bigint, sum(crashed)::bigint,
        sum(wait_5ms)::bigint, sum(wait_20ms)::bigint, sum(wait_100ms)::bigint, sum(wait_500ms)::bigint, sum(wait_1s)::bigint, sum(wait_5s)::bigint,
        sum(wait_15s)::bigint, sum(wait_1m)::bigint, sum(wait_5m)::bigint, sum(wait_30m)::bigint, sum(wait_2h)::bigint, sum(wait_more)::bigint
-
--- name: page_minutes What ran in each minute from a time on.
-SELECT period_at, sum(runs)::bigint, sum(succeeded)::bigint, sum(failed)::bigint, sum(retried)::bigint, sum(crashed)::bigint,
-@waits
 FROM duly.rollups WHERE period_us = 60000000 AND period_at >= :from_at::bigint AND (:tenant::text IS NULL OR tenant = :tenant::text)
-GROUP BY period_at ORDER BY period_at
-
--- name: page_queue_minutes What ran in each minute from a time on, by queue.
-SELECT queue, period_at, sum(runs)::bigint, sum(failed)::bigint
-FROM duly.rollups WHERE period_us = 60000000 AND period_at >= :from_at::bigint AND (:tenant::text IS NULL OR tenant = :tenant::text)
-GROUP BY queue, period_at ORDER BY queue, period_at
-
--- name: page_failing Of which tasks jobs failed for good from a time on, most first.
-SELECT task, (sum(failed) + sum(crashed) - sum(retried))::bigint, sum(failed)::bigint, sum(runs)::bigint
-FROM duly.rollups WHERE period_us = 60000000 AND period_at >= :from_at::bigint AND (:tenant::text IS NULL OR tenant = :tenant::text)
-GROUP BY task HAVING sum(failed) + sum(crashed) > sum(retried) ORDER BY 2 DESC, 1 LIMIT :n::integer
+GROUP BY period_at, queue, task
 
 -- name: page_parked How many jobs are parked, by reason.
 SELECT reason, count(*) FROM duly.parked WHERE (:tenant::text IS NULL OR tenant = :tenant::text) GROUP BY reason ORDER BY reason

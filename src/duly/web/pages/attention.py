@@ -10,8 +10,9 @@ from typing import Any, Final
 from duly.domain.records import WorkerRecord
 from duly.store.ops_pages import Snapshot
 from duly.web.pages import words
-from duly.web.pages.figures import oldest, total
+from duly.web.pages.figures import failing, for_good, oldest, total
 
+MOST: Final = 5
 LATE: Final = 300.0
 """A job that waits longer than these seconds is worth a look."""
 
@@ -43,18 +44,10 @@ def attention(snapshot: Snapshot, living: Sequence[WorkerRecord]) -> list[dict[s
                 task=task,
                 queue=queue,
             )
-    for failing in snapshot.failing:
-        detail = (
-            f"for good; {words.number(failing.failed)} of {words.plural(failing.runs, 'run')} failed in the last hour"
-        )
-        note(
-            "bad",
-            f"{failing.task} failed {words.number(failing.ended)}×",
-            detail,
-            "/jobs",
-            state="failed",
-            task=failing.task,
-        )
+    for lost in failing(snapshot)[:MOST]:
+        text = f"{lost.task} failed {words.number(for_good(lost))}×"
+        detail = f"for good; {words.plural(lost.failed + lost.crashed, 'run')} failed in the last hour"
+        note("bad", text, detail, "/jobs", state="failed", task=lost.task)
     for job in snapshot.troubled:
         state = "" if job.enabled else " and was disabled"
         text = f"Schedule {job.name or job.key or job.task} failed {job.failures}× in a row{state}"

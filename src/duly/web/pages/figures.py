@@ -6,11 +6,16 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from duly.admin import SILENCE_US
-from duly.domain.records import MINUTE_US, WorkerRecord
+from duly.domain.records import MINUTE_US, Counts, WorkerRecord
 from duly.store.ops_pages import Minute, Snapshot
 from duly.web.pages import waits
 from duly.web.pages.live import LOOK_BACK
 from duly.worker.identity import is_gone
+
+
+def counts(snapshot: Snapshot) -> Counts:
+    """How many jobs stand where, but for those that ended."""
+    return Counts(waiting=snapshot.waiting, scheduled=snapshot.scheduled, running=snapshot.running)
 
 
 def total(rows: Sequence[tuple[str, str, str, int, int]]) -> int:
@@ -50,11 +55,37 @@ def oldest(snapshot: Snapshot, queue: str | None = None) -> float | None:
 
 def whole_hour(snapshot: Snapshot) -> list[Minute]:
     """The last minutes, with those in which nothing ran."""
-    known = {minute.at: minute for minute in snapshot.minutes}
+    parts: dict[int, list[Minute]] = defaultdict(list)
+    for minute in snapshot.minutes:
+        parts[minute.at].append(minute)
     last = snapshot.now // MINUTE_US * MINUTE_US
-    nothing = (0,) * len(waits.STEPS)
     starts = range(last - (LOOK_BACK - 1) * MINUTE_US, last + 1, MINUTE_US)
-    return [known.get(at) or Minute(at, 0, 0, 0, 0, 0, nothing) for at in starts]
+    return [together(at, parts[at]) for at in starts]
+
+
+def together(at: int, parts: Sequence[Minute], task: str = "") -> Minute:
+    """Several counts as one."""
+    return Minute(
+        at=at,
+        queue="",
+        task=task,
+        runs=sum(each.runs for each in parts),
+        succeeded=sum(each.succeeded for each in parts),
+        failed=sum(each.failed for each in parts),
+        retried=sum(each.retried for each in parts),
+        crashed=sum(each.crashed for each in parts),
+        waits=tuple(waits.added([each.waits for each in parts])),
+    )
+
+
+def failing(snapshot: Snapshot) -> list[Minute]:
+    """The tasks of which jobs failed for good in the last hour, most first."""
+    parts: dict[str, list[Minute]] = defaultdict(list)
+    for minute in snapshot.minutes:
+        if minute.failed or minute.crashed:
+            parts[minute.task].append(minute)
+    tasks = [together(0, found, task) for task, found in parts.items()]
+    return sorted((each for each in tasks if for_good(each)), key=lambda each: (-for_good(each), each.task))
 
 
 def for_good(minute: Minute) -> int:

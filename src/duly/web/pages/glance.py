@@ -94,11 +94,11 @@ def queue_lines(snapshot: Snapshot) -> dict[str, dict[str, Any]]:
     last = snapshot.now // MINUTE_US * MINUTE_US
     runs: dict[str, list[int]] = defaultdict(lambda: [0] * LOOK_BACK)
     failed: dict[str, int] = defaultdict(int)
-    for queue, at, ran, lost in snapshot.queue_minutes:
-        place = LOOK_BACK - 1 - (last - at) // MINUTE_US
+    for minute in snapshot.minutes:
+        place = LOOK_BACK - 1 - (last - minute.at) // MINUTE_US
         if 0 <= place < LOOK_BACK:
-            runs[queue][place] = ran
-        failed[queue] += lost
+            runs[minute.queue][place] += minute.runs
+        failed[minute.queue] += minute.failed
     return {
         name: {
             "name": name,

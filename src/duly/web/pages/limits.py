@@ -1,4 +1,4 @@
-"""Limits of queues, tasks and tenants, and tenants' quotas: shown beside what they bind, set and taken back by forms."""
+"""Limits of queues, tasks and tenants, and tenants' quotas: shown beside what they bind, set and taken back."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from duly.domain.ids import is_job_id
 from duly.store import ops_pages
-from duly.store.ops_pages import Snapshot
+from duly.store.ops_pages import Minute, Snapshot
 from duly.web.errors import WebError
 from duly.web.guard import prefix_of
 from duly.web.principal import Scope
@@ -57,6 +57,7 @@ class Hub:
         self._lock = threading.Lock()
         self._seen: dict[str | None, tuple[float, Snapshot]] = {}
         self._samples: dict[str | None, deque[Sample]] = {}
+        self._minutes: dict[str | None, list[Minute]] = {}
         self._watched: dict[str | None, Counter[str]] = {}
         self._reading: dict[tuple[int, str | None], asyncio.Future[Snapshot]] = {}
         self._written: dict[tuple[str, str | None, str], tuple[Snapshot, dict[str, Any]]] = {}
@@ -115,9 +116,11 @@ class Hub:
                 return found
             begun = time.monotonic()
             store, watched = self._web.jobs.store, sorted(self._watched.get(tenant, ()))
+            before = self._minutes.get(tenant, [])
             found = store.database.read(
-                lambda: ops_pages.snapshot(store.dialect, tenant=tenant, minutes=LOOK_BACK, watch=watched)
+                lambda: ops_pages.snapshot(store.dialect, tenant=tenant, minutes=LOOK_BACK, known=before, watch=watched)
             )
+            self._minutes[tenant] = found.minutes
             now = time.monotonic()
             self.reads += 1
             self.pause = max(EVERY, (now - begun) * SHARE)

@@ -22,7 +22,7 @@ async def queues_page(request: Request) -> Response:
     """Every queue: how deep it is, how fast it goes, who takes from it."""
     snapshot = await look(request)
     lines = glance.queue_lines(snapshot)
-    found = await call(request, verbs.queues, desk_of(request))
+    found = await call(request, verbs.queues, desk_of(request), counts=figures.counts(snapshot))
     limits = await limits_of(request)
     said = {each["name"]: each for each in limits if each["scope"] == "queue"}
     for each in found["items"]:
@@ -40,7 +40,8 @@ async def tenants_page(request: Request) -> Response:
     """Every tenant: what it has, what it used in a day, what its share is."""
     offset = request.query_params.get("offset", "0")
     skip = int(offset) if offset.isdecimal() else 0
-    found = await call(request, verbs.tenants, desk_of(request), limit=PAGE, offset=skip)
+    counts = figures.counts(await look(request))
+    found = await call(request, verbs.tenants, desk_of(request), limit=PAGE, offset=skip, counts=counts)
     known = quotas(await limits_of(request))
     ran = sum(each["last_day"]["ran_seconds"] for each in found["items"]) or 1.0
     for each in found["items"]:
