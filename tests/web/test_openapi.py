@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
+from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
@@ -65,7 +67,8 @@ def test_the_document_is_served_under_any_prefix(lite: Duly) -> None:
     host = Starlette()
     host.mount("/ops", serve(lite))
     served = Browser(host, "/ops", TOKEN).get("/api/openapi.json").json()
-    assert served == json.loads(json.dumps(document()))
+    assert served == json.loads(json.dumps(document("/ops")))
+    assert served["servers"] == [{"url": "/ops"}]
     assert served["openapi"].startswith("3.1")
     assert set(served["paths"]) == {row.path for row in ROWS}
 
@@ -159,7 +162,8 @@ def asked(jobs: Duly, ids: list[str], mode: GenerationMode, examples: int, *, se
             case.validate_response(case.call(headers=headers), checks=CHECKS)
             count += 1
 
-        ask()
+        with suppress(Unsatisfiable):  # what takes nothing cannot be asked wrongly
+            ask()
         if time.monotonic() > ends:  # the machine is slow: what was asked so far must do
             break
     return count

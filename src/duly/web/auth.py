@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from starlette.requests import Request
 
 from duly.domain.passwords import matches, nobodys
+from duly.tokens import PREFIX
 from duly.web.errors import WebError
 from duly.web.principal import Principal, Scope
 from duly.web.rates import Rates, too_many
@@ -64,6 +65,7 @@ class Keeper:
         self._wrong = Rates(WRONG_RATE, WRONG_BURST)
         self._tokens: Remembered[Principal | None] = Remembered(TOKEN_SECONDS)
         self._passwords: Remembered[Principal] = Remembered(PASSWORD_SECONDS)
+        self._right: Remembered[bool] = Remembered(PASSWORD_SECONDS)
 
     @property
     def has_login(self) -> bool:
@@ -83,9 +85,11 @@ class Keeper:
         return await self._by_application(request)
 
     async def _by_header(self, request: Request, header: str) -> Credential | None:
-        self.check_patience(request)
         kind, _, value = header.partition(" ")
         value = value.strip()
+        guessable = not value.startswith(PREFIX)  # of the tokens that we make, nobody guesses one
+        if guessable and self._right.get(header, self._web.now()) is None:
+            self.check_patience(request)
         found = None
         if kind.lower() == "bearer":
             principal = await self.by_token(value)
@@ -93,12 +97,17 @@ class Keeper:
         elif kind.lower() == "basic":
             principal = await self.by_password(*_name_and_password(value))
             found = None if principal is None else Credential(principal, "password", True, header)
-        if found is None:
+        if found is not None:
+            self._right.put(header, True, self._web.now())
+        elif guessable:
             self.note_wrong(request)
         return found
 
     def check_patience(self, request: Request) -> None:
-        """Refuse an address that has sent too many wrong credentials."""
+        """Refuse an address that has sent too many wrong credentials.
+
+        Not what has been right lately: behind a proxy all have one address, and who guesses shall not lock others out.
+        """
         wait = self._wrong.wait(_address(request), self._web.now())
         if wait > 0:
             raise too_many(wait)

@@ -1,8 +1,8 @@
 """Stands before every request: Host, size, who it is, where it comes from, how often; and before every answer: headers.
 
-In this order, and what fails first is the answer: 421 a Host that is not ours; 413 a body that is too large; 429 too
-many wrong credentials, or too many requests; 401 nobody was let in; 403 a change that comes from another site, or
-without a CSRF token where one is needed. Scopes are checked by the verbs (`duly.web.desk`).
+In this order, and what fails first is the answer: 421 a Host that is not ours; 413 a body that is too large, 408 one
+that does not come; 429 too many wrong credentials, or too many requests; 401 nobody was let in; 403 a change that comes
+from another site, or without a CSRF token where one is needed. Scopes are checked by the verbs (`duly.web.desk`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs, quote, urlsplit
 
+from anyio import move_on_after
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -43,6 +44,7 @@ HEADERS: Final = {
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
     "cache-control": "no-store",
 }
+BODY_SECONDS: Final = 30.0
 FORM: Final = "application/x-www-form-urlencoded"
 CREDENTIAL: Final = "duly.credential"
 BODY: Final = "duly.body"
@@ -136,7 +138,8 @@ def path_of(request: Request) -> str:
     """The path below our mount."""
     path = str(request.scope["path"])
     prefix = prefix_of(request)
-    return path[len(prefix) :] or "/" if prefix and path.startswith(prefix) else path
+    below = path == prefix or path.startswith(f"{prefix}/")
+    return (path[len(prefix) :] or "/") if prefix and below else path
 
 
 def _without_port(host: str) -> str:
@@ -201,10 +204,15 @@ async def _read(request: Request, most: int) -> bytes:
     if request.method in SAFE and declared == "0" and "transfer-encoding" not in request.headers:
         return b""
     body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > most:
-            raise _too_large(most)
+    with move_on_after(BODY_SECONDS) as time:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > most:
+                raise _too_large(most)
+    if time.cancelled_caught:
+        raise WebError(
+            408, "too_slow", f"the body did not come within {BODY_SECONDS:g} s", headers={"connection": "close"}
+        )
     return bytes(body)
 
 

@@ -17,7 +17,7 @@ from duly.web.api.schema import Schema, check
 from duly.web.api.table import Row
 from duly.web.asgi import web_of
 from duly.web.errors import WebError, invalid, missing
-from duly.web.guard import BODY
+from duly.web.guard import BODY, prefix_of
 
 
 def routes() -> list[BaseRoute]:
@@ -36,7 +36,7 @@ def _pattern(path: str) -> str:
 
 
 async def _document(request: Request) -> Response:
-    return JSONResponse(document())
+    return JSONResponse(document(prefix_of(request)))
 
 
 def _endpoint(rows: dict[str, Row]) -> Any:

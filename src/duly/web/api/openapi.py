@@ -17,6 +17,7 @@ _ERRORS = {
     "401": "Nobody was let in",
     "403": "Not allowed: the scope, another tenant's, another site's, read-only",
     "404": "There is no such thing, or it is another tenant's",
+    "408": "The body did not come in time",
     "409": "The state of the job does not allow it",
     "413": "The body is too large",
     "415": "The body is not JSON",
@@ -26,8 +27,8 @@ _ERRORS = {
 }
 
 
-@lru_cache(maxsize=1)
-def document() -> dict[str, Any]:
+@lru_cache(maxsize=16)
+def document(prefix: str = "") -> dict[str, Any]:
     """Return the document. It is the same for everybody: it names nothing that is stored."""
     paths: dict[str, dict[str, Any]] = {}
     for row in ROWS:
@@ -40,7 +41,7 @@ def document() -> dict[str, Any]:
             "summary": "Jobs, recurring jobs, queues, tenants and workers.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
-        "servers": [{"url": ".."}],
+        "servers": [{"url": prefix or "/"}],
         "security": [{"token": []}],
         "paths": paths,
         "components": {
