@@ -143,6 +143,8 @@ def test_a_job_page_says_how_often_by_whom_and_when(seeded: Seeded) -> None:
 def test_a_page_that_is_not_there_is_a_page(lite: Duly) -> None:
     assert "Nothing here" in read(people(lite), "/jobs/0190f3c4-7b1e-7c3a-9f00-2a4b6c8d0e12", 404).text
     assert "That does not work" in read(people(lite), "/jobs?state=nonsense", 400).text
+    assert "there is nothing here" in read(people(lite), "/nothing/of/the/kind", 404).text
+    assert people(lite).send("GET", "/api/nothing").headers["content-type"] == "application/json"
 
 
 def test_empty_pages_say_what_to_do_first(lite: Duly) -> None:

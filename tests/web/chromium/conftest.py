@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 from duly import Duly
 from duly.web import Principal, create_app
@@ -42,7 +44,7 @@ def chromium() -> Iterator[Any]:
 
 
 @contextmanager
-def served(jobs: Duly, **options: Any) -> Iterator[str]:
+def served(jobs: Duly, prefix: str = "", **options: Any) -> Iterator[str]:
     """The web side of a `Duly` behind a real server; gives its address."""
     import uvicorn
 
@@ -50,6 +52,8 @@ def served(jobs: Duly, **options: Any) -> Iterator[str]:
         return Principal.make("alice", ["admin"])
 
     app = create_app(jobs, **{"auth": alice, "rate": 1e6, "burst": 1_000_000, **options})
+    if prefix:
+        app = Starlette(routes=[Mount(prefix, app)])
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
     config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1, lifespan="off")
@@ -58,7 +62,7 @@ def served(jobs: Duly, **options: Any) -> Iterator[str]:
     thread.start()
     try:
         eventually(lambda: server.started, within=10)
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}{prefix}"
     finally:
         server.should_exit = True
         thread.join(15)

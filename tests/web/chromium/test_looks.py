@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from duly import Duly
-from tests.web.chromium.conftest import until
+from tests.web.chromium.conftest import served, until
 from tests.web.seed import Seeded
 
 PAGES = {
@@ -132,6 +132,19 @@ def test_pages_are_whole_without_a_script(shown: Shown, tab_of: Any) -> None:
         assert tab.page.locator("h1").count() == 1
         assert tab.page.locator("button:visible", has_text="Auto").count() == 0
     assert not tab.wrong
+
+
+def test_pages_live_and_act_under_a_prefix(lite: Duly, tab_of: Any) -> None:
+    job = lite["add"].using(delay="1h").enqueue(1)
+    with served(lite, "/deep/inside") as address:
+        tab = tab_of(address)
+        for path in ("/", "/jobs", f"/jobs/{job.id}", "/queues"):
+            tab.open(path).page.wait_for_selector(".pulse.on")
+            tab.check()
+        tab.open(f"/jobs/{job.id}").click("Cancel")
+        tab.says("Cancelled.")
+        assert tab.page.url == f"{address}/jobs/{job.id}"
+    assert job.refresh().state == "cancelled"
 
 
 # -- live -------------------------------------------------------------------------------------------------------------
