@@ -24,7 +24,8 @@ from duly.limiting import Limiting
 from duly.recurring_admin import RecurringAdmin
 from duly.results import Waiters
 from duly.store import ops_enqueue
-from duly.store.call import Op
+from duly.store.call import Dialect, Op
+from duly.store.caps import spend
 from duly.store.database import Hint
 from duly.store.store import Store, open_database
 from duly.task import AsyncTask, Duration, Task
@@ -233,10 +234,10 @@ class Duly(BulkAdmin, RecurringAdmin, Auditing, Limiting, Metering, Tokens):
             return self.store.enqueue(job)
         from duly.store.foreign import run_on
 
-        self.store.caps.check(job.queue, job.tenant)
+        spent = self._check(job, 1)
         return run_on(
             connection,
-            lambda: self._notifying(ops_enqueue.enqueue(self.store.dialect, job), job),
+            lambda: self._notifying(ops_enqueue.enqueue(self.store.dialect, job), job, spent=spent),
             database=self.store.database,
         )
 
@@ -244,10 +245,10 @@ class Duly(BulkAdmin, RecurringAdmin, Auditing, Limiting, Metering, Tokens):
         """Store one job on the caller's async connection."""
         from duly.store.foreign import arun_on
 
-        await self._acheck(job, 1)
+        spent = await self._acheck(job, 1)
         return await arun_on(
             connection,
-            lambda: self._notifying(ops_enqueue.enqueue(self.store.dialect, job), job),
+            lambda: self._notifying(ops_enqueue.enqueue(self.store.dialect, job), job, spent=spent),
             database=self.store.database,
         )
 
@@ -257,34 +258,48 @@ class Duly(BulkAdmin, RecurringAdmin, Auditing, Limiting, Metering, Tokens):
             return self.store.enqueue_many(model, rows)
         from duly.store.foreign import run_on
 
-        self.store.caps.check(model.queue, model.tenant, len(rows))
-        return run_on(connection, lambda: self._many(model, rows), database=self.store.database)
+        spent = self._check(model, len(rows))
+        return run_on(connection, lambda: self._many(model, rows, spent), database=self.store.database)
 
     async def asubmit_many(self, model: NewJob, rows: Fresh, connection: object) -> list[Enqueued]:
         """Store many jobs on the caller's async connection."""
         from duly.store.foreign import arun_on
 
-        await self._acheck(model, len(rows))
-        return await arun_on(connection, lambda: self._many(model, rows), database=self.store.database)
+        spent = await self._acheck(model, len(rows))
+        return await arun_on(connection, lambda: self._many(model, rows, spent), database=self.store.database)
 
-    async def _acheck(self, job: NewJob, n: int) -> None:
-        """See whether so much may be enqueued, without blocking the caller's loop."""
-        if self.store.caps.stale:
-            import asyncio  # here, so that `import duly` stays quick
+    def _check(self, job: NewJob, n: int) -> int:
+        """See whether so much may be enqueued on a caller's connection. Returns how much it must take off quotas there.
 
-            await asyncio.to_thread(self.store.caps.check, job.queue, job.tenant, n)
+        On SQLite, where nobody else can write while the caller does; elsewhere the caller would hold the quota for long.
+        """
+        if self.store.dialect is Dialect.POSTGRES:
+            self.store.caps.check(job.queue, job.tenant, n)
+            return 0
+        return n if self.store.caps.check_waiting(job.queue, job.tenant, n) else 0
 
-    def _many(self, model: NewJob, rows: Fresh) -> Op[list[Enqueued]]:
+    async def _acheck(self, job: NewJob, n: int) -> int:
+        """The same without blocking the caller's loop."""
+        if not self.store.caps.stale:
+            return 0
+        import asyncio  # here, so that `import duly` stays quick
+
+        return await asyncio.to_thread(self._check, job, n)
+
+    def _many(self, model: NewJob, rows: Fresh, spent: int) -> Op[list[Enqueued]]:
         keyed = any(len(row) > 3 for row in rows[:1])
         op = ops_enqueue.enqueue_many(self.store.dialect, model, rows, copy=False)
-        return self._notifying(op, model, keyed=keyed)
+        return self._notifying(op, model, keyed=keyed, spent=spent)
 
-    def _notifying(self, op: Op[R], job: NewJob, *, keyed: bool = False) -> Op[R]:
+    def _notifying(self, op: Op[R], job: NewJob, *, keyed: bool = False, spent: int = 0) -> Op[R]:
         from duly.store.foreign import notifying
+
+        if spent:
+            yield from spend(job.tenant, spent)
 
         later = job.run_at is not None or job.delay_us or keyed or job.limit_key is not None
         hint = Hint("due") if later else Hint("jobs", job.queue, job.tenant, job.task)
-        return notifying(op, hint, database=self.store.database)
+        return (yield from notifying(op, hint, database=self.store.database))
 
     # -- work -------------------------------------------------------------------------------------------------
 

@@ -122,7 +122,8 @@ class Limiting:
 
     def limits(self) -> list[Limit]:
         """Every limit of a queue, task, tenant or group of keys, and how far rates and quotas are used."""
-        return self.store.gates.limits()
+        found = self.store.gates.limits()
+        return [each for each in found if each.blocked_until or not each.says._replace(meters_keys=False).nothing]
 
     def set_quota(
         self,

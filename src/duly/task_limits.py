@@ -71,7 +71,7 @@ def key_of(task: TaskDefinition, tenant: str, bound: Mapping[str, Any]) -> str |
     value = "" if limits.key is None else _call(task, limits.key, bound)
     if value is None:
         return None
-    own = f"{task.name}@{tenant.replace('/', '|')}" if tenant else task.name
+    own = f"{task.name}@{tenant.replace('%', '%25').replace('/', '%2F')}" if tenant else task.name
     return f"{limits.group or own}/{check_text(value, 'concurrency_key', KEY_BYTES)}"
 
 
@@ -92,6 +92,8 @@ def read_says(
     *, slots: int | None, rate: object, burst: int | None, most_waiting: int | None, least_slots: int = 0
 ) -> Says:
     """Read and check limits that are set by hand."""
+    if burst is not None and rate is None:
+        raise InvalidOption("burst says how many of a rate may start at once: give rate too")
     if slots is None and rate is None and most_waiting is None:
         raise InvalidOption("say how many may run (concurrency=), start (rate=) or wait (most_waiting=)")
     says = Says.limits(

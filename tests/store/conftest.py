@@ -87,7 +87,7 @@ def store(database_url: str, clock: TestClock, raw: Raw) -> Iterator[Store]:
     store = Store(open_database(database_url, clock))
     try:
         yield store
-        invariants.check(raw)
+        invariants.check(raw, clock.now_us())
     finally:
         store.close()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from duly.domain.limits import Rate
 from duly.domain.rank import DEFAULT_HORIZON_US
 from tests.store.raw import PLACES, Raw
 
@@ -23,9 +24,10 @@ def places_of(raw: Raw) -> dict[str, str]:
     return dict(found)
 
 
-def check(raw: Raw) -> None:
-    """Fail if anything that must always be true is not."""
+def check(raw: Raw, now: int | None = None) -> None:
+    """Fail if anything that must always be true is not. With `now` also that no key with room is forgotten."""
     places = places_of(raw)
+    check_limit_keys(raw, places, now)
     check_keys(raw, places)
     check_tokens(raw)
     check_lanes(raw)
@@ -87,3 +89,65 @@ def check_lanes(raw: Raw) -> None:
         assert suspect == (crashes > 1), f"suspect {suspect} after {crashes} crashes"
         if (queue,) not in aged:
             assert rank == run_at - priority * (DEFAULT_HORIZON_US // 100), f"rank {rank} of priority {priority}"
+
+
+def check_limit_keys(raw: Raw, places: dict[str, str], now: int | None) -> None:
+    """A job with a key is in a lane or runs only if it was let in; no key has more than its slots, nor is forgotten."""
+    keys = dict(raw.rows("SELECT id, limit_key FROM duly.jobs WHERE limit_key IS NOT NULL"))
+    let_in = {(str(key), str(job_id)) for key, job_id in raw.rows("SELECT key, job_id FROM duly.admitted")}
+    for job_id, key in keys.items():
+        if places.get(job_id) in ("waiting", "running"):
+            assert (key, job_id) in let_in, f"{job_id} with key {key} is in {places[job_id]} and was never let in"
+    aside = raw.rows("SELECT id, mark, reason FROM duly.parked WHERE rank IS NOT NULL")
+    for job_id, mark, reason in aside:
+        assert keys.get(str(job_id)) == mark, f"{job_id} waits for the key {mark}, its own is {keys.get(str(job_id))}"
+        assert reason in ("arrived", "key"), f"{job_id} has a rank and is parked for {reason}"
+    for key in {str(key) for key in keys.values()}:
+        standing = Counter(places.get(job_id) for job_id, its in keys.items() if its == key)
+        arrived = any(mark == key and reason == "arrived" for _, mark, reason in aside)
+        check_room(raw, key, standing, now, arrived=arrived, left=any(mark == key for _, mark, _ in aside))
+
+
+def check_room(
+    raw: Raw, key: str, standing: Counter[str | None], now: int | None, *, arrived: bool, left: bool
+) -> None:
+    """No more of a key wait in lanes and run than may; if there is room for one that waits, somebody will look."""
+    waits, runs = standing["waiting"], standing["running"]
+    group = key.partition("/")[0].partition("@")[0]
+    quoted = key.replace("'", "''")
+    own = raw.rows(
+        "SELECT own_slots, own_rate, rate_n, rate_us, burst, spent_until, opens_at, breaker_state, paused_at, "
+        f"paused_until, blocked_until FROM duly.keys WHERE name = '{quoted}'"
+    )
+    said = raw.rows(f"SELECT slots, rate_n, rate_us, burst FROM duly.gates WHERE scope = 'keys' AND name = '{group}'")
+    slots, *rate = said[0] if said else (None,) * 4
+    spent, opens_at, state, paused_at, paused_until, blocked_until = 0, None, None, None, None, None
+    if own:
+        own_slots, own_rate, *own_bucket, spent, opens_at, state, paused_at, paused_until, blocked_until = own[0]
+        slots = slots if own_slots is None else own_slots
+        rate = own_bucket if own_rate else rate
+    if slots is not None:
+        assert not waits or waits + runs <= slots, f"key {key}: {waits} in lanes and {runs} running of {slots}"
+    pending = arrived or (now is not None and opens_at is not None and opens_at <= now) or left_behind(raw, quoted)
+    if now is None or pending:
+        return
+    assert state is None or not waits or waits + runs <= 1, f"key {key}: more than one is tried"
+    ends = [end for end in (paused_until if paused_at is not None else None, blocked_until) if end and end > now]
+    for_good = paused_at is not None and paused_until is None
+    if for_good or ends:
+        assert not waits, f"key {key} is closed and {waits} of its jobs are in lanes"
+        if left and not for_good:
+            assert opens_at is not None, f"key {key} opens at {ends}, and nobody will look"
+            assert opens_at <= max(ends), f"key {key} opens at {ends}, looked at {opens_at}"
+        return
+    room = [1] + ([] if slots is None else [slots - waits - runs]) + ([] if state is None else [1 - waits - runs])
+    if left and min(room) > 0:
+        assert rate[0] is not None, f"key {key} has room, jobs wait for it, and nobody will look"
+        bucket = Rate(*rate)
+        assert bucket.room(spent, 0, now) <= waits, f"key {key} has room, jobs wait for it, and nobody will look"
+        assert opens_at is not None, f"the rate of key {key} opens, jobs wait for it, and nobody will look"
+
+
+def left_behind(raw: Raw, quoted: str) -> bool:
+    """Whether word was left that a job of the key has gone from its lane."""
+    return bool(raw.rows(f"SELECT 1 FROM duly.admitted WHERE look AND key = '{quoted}'"))

@@ -53,17 +53,20 @@ class Caps:
 
     def check(self, queue: str, tenant: str, n: int = 1) -> None:
         """Refuse, by an error, what is too much. What is let pass counts for the tenant's quotas."""
+        if self.check_waiting(queue, tenant, n):
+            self._database.write(lambda: spend(tenant, n))
+
+    def check_waiting(self, queue: str, tenant: str, n: int) -> bool:
+        """Refuse what would wait too much. Returns whether there are quotas too, which must be spent."""
         if time.monotonic() - self._read_at > READ_EVERY:
             self._read()
         if not self._limits:
-            return
+            return False
         for gate in (("queue", queue), ("tenant", tenant)):
             limit = self._limits.get(gate)
             if limit is not None and limit.says.most_waiting is not None:
                 self._check_waiting(gate, limit.says.most_waiting, n)
-        quotas = [(scope, tenant) for scope in QUOTAS if (scope, tenant) in self._limits]
-        if quotas:
-            self._database.write(lambda: _spend(tenant, n))
+        return any((scope, tenant) in self._limits for scope in QUOTAS)
 
     def _read(self) -> None:
         limits = self._database.read(ops_limits.limits)
@@ -105,7 +108,7 @@ def _count(gate: Gate, most: int) -> Op[int]:
     return int(str(rows[0][0]))
 
 
-def _spend(tenant: str, n: int) -> Op[None]:
+def spend(tenant: str, n: int) -> Op[None]:
     """Take what is enqueued off the quotas of a tenant, all or none."""
     for scope in sorted(QUOTAS):
         rows = yield Call("lock_quota", {"scope": scope, "name": tenant})

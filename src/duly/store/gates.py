@@ -93,7 +93,14 @@ class Gates:
 
     def set_limit(self, scope: str, name: str, says: Says, *, actor: Actor | None = None) -> Says:
         """State a limit by hand: it holds whatever the code declares. Returns what was said before."""
-        before = self._database.write(lambda: ops_limits.set_by_hand(scope, name, says, actor=actor))
+
+        def op() -> Op[Says]:
+            before = yield from ops_limits.set_by_hand(scope, name, says, actor=actor)
+            if scope == "keys" and says.rate_n is not None:
+                yield from ops_limits.meter_keys(name)
+            return before
+
+        before = self._database.write(op)
         self._database.poke(Hint("gates"))
         return before
 
@@ -127,12 +134,21 @@ class Gates:
         self._database.write(op)
         self._database.poke(Hint("gates"))
 
-    def declare(self, wanted: Iterable[tuple[Gate, Says]]) -> None:
-        """Make true what the code says of its tasks, unless somebody said otherwise by hand."""
+    def declare(self, wanted: Iterable[tuple[Gate, Says]], groups: Mapping[str, str] | None = None) -> None:
+        """Make true what the code says of its tasks, unless somebody said otherwise by hand.
+
+        `groups`: whose keys the jobs of each task have.
+        """
         wanted = sorted(wanted)  # one order for all processes: no deadlock
-        if wanted:
-            self._database.write(lambda: ops_limits.declare(wanted))
-            self._database.poke(Hint("gates"))
+        if not wanted:
+            return
+        for group in self._database.write(lambda: ops_limits.declare(wanted, groups or {})):
+            self.rearrange(group)
+        self._database.poke(Hint("gates"))
+
+    def meter_keys(self, group: str, tasks: Iterable[str]) -> None:
+        """Have claims of these tasks take what starts off the rates of the keys of a group."""
+        self._database.write(lambda: ops_limits.meter_keys(group, tasks))
 
     def stamp(self, age_us: int = ops_limits.STAMP_AFTER_US) -> int:
         """Mark the runs under limits that are new. Returns how many limits there were."""
@@ -150,9 +166,21 @@ class Gates:
         moved = self._database.write(lambda: ops_keys.arrive(dialect, n))
         return moved + self._database.write(lambda: ops_keys.reopen(dialect))
 
+    def sweep(self, after: str) -> str:
+        """See whether the next keys that jobs wait for have room. Returns where to go on, '' for the first."""
+        if not self._database.read(lambda: _rows(Call("any_parked_by_key"))):
+            return ""
+        return self._database.write(lambda: ops_keys.sweep(self._database.dialect, after))
+
     def set_key_limit(self, key: str, says: Says, *, actor: Actor | None = None) -> None:
         """State what holds for one key, whatever its group says; nothing: its group's word holds again."""
-        self._database.write(lambda: ops_keys.set_limit(self._database.dialect, key, says, actor=actor))
+
+        def op() -> Op[None]:
+            if says.rate_n is not None:
+                yield from ops_limits.meter_keys(ops_keys.group_of(key))
+            yield from ops_keys.set_limit(self._database.dialect, key, says, actor=actor)
+
+        self._database.write(op)
         self._database.poke(Hint("gates"))
 
     def rearrange(self, group: str) -> None:

@@ -233,7 +233,7 @@ def take_unstarted(dialect: Dialect, job_id: str) -> Op[Unstarted | None]:
             if rows or not (yield Call("is_unstarted", {"id": job_id})):
                 break
     if rows:
-        yield Call("nudge_key_of", {"id": job_id})
+        yield Call("look_at_key_of", {"id": job_id})
     return Unstarted._make(rows[0]) if rows else None
 
 

@@ -185,6 +185,7 @@ def _set_priority(job_id: str, priority: int) -> Op[bool]:
     yield Call("reprioritise_scheduled", params)  # first, as jobs go from here to the lanes and not back
     yield Call("rerank", params)
     yield Call("rerank_parked", params)
+    yield Call("look_at_key_of", params)
     return True
 
 

@@ -67,7 +67,10 @@ def keys_of(dialect: Dialect, ids: Sequence[str]) -> Op[set[str]]:
 
 
 def admit(dialect: Dialect, keys: Iterable[str]) -> Op[Lanes]:
-    """Let the first parked jobs of these keys, which are held, into their lanes: as many as each has room for."""
+    """Have the first jobs of these keys, which are held, stand in their lanes: as many as each has room for.
+
+    Others that have not started go back; so do all where a key is closed.
+    """
     keys = sorted(set(keys))
     if dialect is Dialect.POSTGRES:
         rows = yield Call("admit", {"keys": keys, "most": MOST})
@@ -80,37 +83,52 @@ def admit(dialect: Dialect, keys: Iterable[str]) -> Op[Lanes]:
 
 def _admit_sqlite(key: str) -> Op[Lanes]:
     rows = yield Call("key_now", {"key": key, "group": group_of(key)})
-    slots, rate_n, rate_us, burst = (None if value is None else int(str(value)) for value in rows[0][:4])
-    spent_until, probing, shut, now, waits, runs = (int(str(value)) for value in rows[0][4:])
+    slots, rate_n, rate_us, burst, worst, best = (
+        None if value is None else int(str(value)) for value in (*rows[0][:4], *rows[0][10:])
+    )
+    spent_until, probing, shut, now, waits, runs = (int(str(value)) for value in rows[0][4:10])
     yield Call("drop_admitted", {"key": key})
-    if shut:
-        return []
-    room = MOST if slots is None else min(MOST, slots - waits - runs)
-    if probing:
-        room = min(room, 1 - waits - runs)
+    yield Call("looked_at_key", {"key": key})
     rate = None if rate_n is None or rate_us is None else Rate(rate_n, rate_us, burst)
-    tokens = MOST if rate is None else rate.room(spent_until, 0, now) - waits
+    tokens = MOST if rate is None else rate.room(spent_until, 0, now)
+    may = min(MOST, tokens, MOST if slots is None else slots - runs, 1 - runs if probing else MOST)
+    may = 0 if shut else max(0, may)
+    kept = waits
+    if waits > may or (worst is not None and best is not None and best < worst):
+        kept -= yield from _evict_sqlite(key, may)
     taken: Lanes = []
-    n = max(0, min(room, tokens))
-    if n:
-        [[ids]] = yield Call("parked_by_key", {"key": key, "n": n})
-        if ids != "[]":
-            some: dict[str, Value] = {"key": key, "ids": str(ids)}
-            rows = yield Call("admit_lanes", some)
-            taken = [(str(r[0]), str(r[1]), str(r[2]), int(str(r[3])), int(str(r[4]))) for r in rows]
-            for statement in ("admit_waiting", "admit_note", "admit_leave"):
-                yield Call(statement, some)
-    if rate is not None:
-        unstarted = waits + sum(lane[4] for lane in taken)
+    if may > kept and best is not None:
+        taken = yield from _take_in_sqlite(key, may - kept)
+    if rate is not None and not shut:
+        kept += sum(lane[4] for lane in taken)
+        [[left]] = yield Call("parked_by_key", {"key": key, "n": 1})
         opens_at = None
-        if rate.room(spent_until, 0, now) <= unstarted:
-            [[left]] = yield Call("parked_by_key", {"key": key, "n": 1})
-            if left != "[]":
-                over = unstarted + 1 - rate.at_once
-                opens_at = max(now + 1_000, max(spent_until, now) + over * rate.per_us // rate.n)
+        if tokens <= kept and left != "[]":
+            over = kept + 1 - rate.at_once
+            opens_at = max(now + 1_000, max(spent_until, now) + over * rate.per_us // rate.n)
         metered = {"rate_n": rate.n, "rate_us": rate.per_us, "burst": rate.burst}
         yield Call("meter_key", {"key": key, "opens_at": opens_at, **metered})
     return taken
+
+
+def _evict_sqlite(key: str, may: int) -> Op[int]:
+    """Those in lanes that are not among the first `may` go back. Returns how many."""
+    [[ids]] = yield Call("spare", {"key": key, "may": may})
+    if ids == "[]":
+        return 0
+    some: dict[str, Value] = {"key": key, "ids": str(ids)}
+    for statement in ("evict_park", "evict_note", "leave_lane"):
+        yield Call(statement, some)
+    return len(json.loads(str(ids)))
+
+
+def _take_in_sqlite(key: str, n: int) -> Op[Lanes]:
+    [[ids]] = yield Call("parked_by_key", {"key": key, "n": n})
+    some: dict[str, Value] = {"key": key, "ids": str(ids)}
+    rows = yield Call("admit_lanes", some)
+    for statement in ("admit_waiting", "admit_note", "admit_leave"):
+        yield Call(statement, some)
+    return [(str(r[0]), str(r[1]), str(r[2]), int(str(r[3])), int(str(r[4]))) for r in rows]
 
 
 def arrive(dialect: Dialect, n: int) -> Op[Lanes]:
@@ -128,7 +146,8 @@ def arrive(dialect: Dialect, n: int) -> Op[Lanes]:
 
 def reopen(dialect: Dialect, n: int = PAGE) -> Op[Lanes]:
     """Let in jobs of keys whose time has come: a rate, a pause that is over, a breaker that tries, a word left."""
-    keys = sorted(str(row[0]) for row in (yield Call("opening_keys", {"n": n})))
+    found = {str(row[0]) for row in (yield Call("opening_keys", {"n": n}))}
+    keys = sorted(found | {str(row[0]) for row in (yield Call("keys_to_look_at", {"n": n}))})
     if not keys:
         return []
     yield from lock(dialect, keys)
@@ -136,6 +155,19 @@ def reopen(dialect: Dialect, n: int = PAGE) -> Op[Lanes]:
     moved = yield from admit(dialect, keys)
     yield Call("forget_keys", _some(dialect, keys))
     return moved
+
+
+def sweep(dialect: Dialect, after: str, n: int = PAGE) -> Op[str]:
+    """See whether the next keys that jobs wait for have room. Returns where to go on.
+
+    What ends or leaves lets the next in; this is for what none of them could: a job that a caller held at that moment.
+    """
+    rows = yield Call("waiting_keys", {"after": after, "before": "\U0010ffff", "n": n})
+    keys = [str(row[0]) for row in rows]
+    if keys:
+        yield from lock(dialect, keys)
+        yield from admit(dialect, keys)
+    return keys[-1] if len(keys) == n else ""
 
 
 def prune(dialect: Dialect, n: int = PAGE) -> Op[int]:
@@ -149,17 +181,6 @@ def prune(dialect: Dialect, n: int = PAGE) -> Op[int]:
 
 def _some(dialect: Dialect, keys: list[str]) -> dict[str, Value]:
     return {"keys": keys if dialect is Dialect.POSTGRES else json.dumps(keys)}
-
-
-def evict(dialect: Dialect, key: str, n: int = MOST) -> Op[None]:
-    """Jobs of a key, which is held, that were let in and have not started wait for it again, the last first."""
-    if dialect is Dialect.POSTGRES:
-        yield Call("evict", {"key": key, "n": n})
-        return
-    [[ids]] = yield Call("evictable", {"key": key, "n": n})
-    some: dict[str, Value] = {"key": key, "ids": str(ids)}
-    for statement in ("evict_park", "evict_note", "leave_lane"):
-        yield Call(statement, some)
 
 
 # -- closing and opening --------------------------------------------------------------------------------------
@@ -178,7 +199,7 @@ def pause(
     """Close a key: what was let in and has not started waits again."""
     yield from lock(dialect, [key])
     yield Call("pause_key", {"name": key, "by": by, "reason": reason, "until": until, "for_us": for_us})
-    yield from evict(dialect, key)
+    yield from admit(dialect, [key])
     if actor is not None:
         yield from keep(
             actor, "pause", subject=f"key {key}", reason=reason, after={"until_us": until, "for_us": for_us}
@@ -202,7 +223,7 @@ def block(dialect: Dialect, key: str, for_us: int, reason: str) -> Op[None]:
     """Keep a key closed for a while because what is behind it asked for it."""
     yield from lock(dialect, [key])
     yield Call("block_key", {"key": key, "for_us": for_us, "reason": reason})
-    yield from evict(dialect, key)
+    yield from admit(dialect, [key])
 
 
 def count_run(dialect: Dialect, key: str, *, failed: bool) -> Op[None]:
@@ -234,8 +255,6 @@ def count_run(dialect: Dialect, key: str, *, failed: bool) -> Op[None]:
             "reason": after.reason,
         },
     )
-    if after.state == "open":
-        yield from evict(dialect, key)
 
 
 # -- what a key or a group says -------------------------------------------------------------------------------
@@ -255,7 +274,6 @@ def set_limit(dialect: Dialect, key: str, says: Says, *, actor: Actor | None) ->
             "burst": says.burst,
         },
     )
-    yield from evict(dialect, key)
     yield from admit(dialect, [key])
     if actor is not None:
         after = {name: value for name, value in says._asdict().items() if value not in (None, False)}
@@ -265,12 +283,12 @@ def set_limit(dialect: Dialect, key: str, says: Says, *, actor: Actor | None) ->
 def rearrange(dialect: Dialect, group: str, after: str) -> Op[str | None]:
     """What a group says has changed: let in anew the next of its keys. Returns where to go on; None at the end."""
     span: dict[str, Value] = {"after": after, "before": f"{group}A", "n": PAGE}  # '/' and '@' sort before 'A'
-    found = {str(row[0]) for row in (yield Call("busy_keys", span))}
-    found |= {str(row[0]) for row in (yield Call("waiting_keys", span))}
-    keys = sorted(key for key in found if group_of(key) == group)[:PAGE]
-    if found:
+    busy, waiting = (yield Call("busy_keys", span)), (yield Call("waiting_keys", span))
+    pages = [[str(row[0]) for row in page] for page in (busy, waiting)]
+    end = min((page[-1] for page in pages if len(page) == PAGE), default=None)
+    found = {key for page in pages for key in page if end is None or key <= end}
+    keys = sorted(key for key in found if group_of(key) == group)
+    if keys:
         yield from lock(dialect, keys)
-        for key in keys:
-            yield from evict(dialect, key)
         yield from admit(dialect, keys)
-    return max(keys) if len(keys) == PAGE else (max(found) if len(found) >= PAGE else None)
+    return end

@@ -7,7 +7,7 @@ write lock is ours before the claim begins, and the reckoning is done here.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from duly.domain.audit import Actor
 from duly.domain.limits import BITS, Gate, Limit, Rate, Says
@@ -67,18 +67,34 @@ def unset(scope: str, name: str, *, actor: Actor | None) -> Op[Says]:
     return says
 
 
-def declare(wanted: Iterable[tuple[Gate, Says]]) -> Op[None]:
-    """Make true what the code says of its tasks, unless somebody said otherwise by hand."""
+def declare(wanted: Iterable[tuple[Gate, Says]], groups: Mapping[str, str]) -> Op[list[str]]:
+    """Make true what the code says of its tasks, unless somebody said otherwise by hand.
+
+    `groups`: whose keys the jobs of each task have. Returns the groups of which something else is said now.
+    """
     known = {(str(row[0]), str(row[1])) for row in (yield Call("declared_gates"))}
+    metered = {str(row[0]) for row in (yield Call("metered_groups"))}
+    changed: list[str] = []
     for (scope, name), says in wanted:
-        if says.nothing and (scope, name) not in known:
+        meters = says.meters_keys or (groups.get(name) if scope == "task" else name) in metered
+        if says.nothing and not meters and (scope, name) not in known:
             continue
         before, by_hand, declared = yield from read(scope, name)
         text = None if says.nothing else json.dumps(says)
-        if text == declared and (by_hand or before == says):
+        kept = (before if by_hand else says)._replace(meters_keys=meters)
+        if text == declared and before == kept:
             continue
-        kept = before._replace(meters_keys=says.meters_keys) if by_hand else says
         yield from write(scope, name, kept, by_hand=by_hand, declared=text)
+        if scope == "keys" and before != kept:
+            changed.append(name)
+    return changed
+
+
+def meter_keys(group: str, tasks: Iterable[str] = ()) -> Op[None]:
+    """Claims of these tasks, and of the one that the group is named after, take what starts off the rates of keys."""
+    yield Call("meter_keys", {"scope": "keys", "name": group})
+    for task in sorted({group, *tasks}):
+        yield Call("meter_keys", {"scope": "task", "name": task})
 
 
 def _keep(actor: Actor | None, action: str, scope: str, name: str, before: Says, after: Says) -> Op[None]:

@@ -168,7 +168,7 @@ class Drain:
 
     def _get_ready(self) -> None:
         """What a worker does when it starts."""
-        self._app.store.gates.declare(self._tasks.limits())
+        self._app.store.gates.declare(self._tasks.limits(), self._tasks.key_groups())
         for task in self._tasks:
             self._app.store.release_parked(task.name, task.signature.fingerprint)
         declare(self._app.store, self._app.registry)
@@ -207,6 +207,8 @@ class Drain:
         """The queues to take from: those asked for, or all that have or had jobs."""
         if self._queues is not None:
             return self._queues
+        while self._app.store.gates.admit():
+            pass  # jobs that stand aside for their keys are in no queue yet
         counts = self._app.store.counts()
         names = {row[0] for row in (*counts.waiting, *counts.scheduled)} | {share.name for share in known}
         return [QueueShare(name=name) for name in sorted(names)]
@@ -245,15 +247,25 @@ class Drain:
         """Move the clock to when the next job that this drain may run is due. Returns whether there is one."""
         assert isinstance(self._app.clock, TestClock)
         names = None if self._queues is None else {share.name for share in self._queues}
+        counts = self._app.store.counts()
         due = [
             run_at
-            for queue, _, task, _, run_at in self._app.store.counts().scheduled
+            for queue, _, task, _, run_at in counts.scheduled
             if task in self._tasks.tasks and (names is None or queue in names)
         ]
+        if counts.waiting or counts.parked.get("key"):
+            due += self._openings()
         if not due or min(due) <= self._app.clock.now_us():
             return False
         self._app.clock.move_to(from_us(min(due)))
         return True
+
+    def _openings(self) -> list[int]:
+        """When limits that jobs wait for let one start: rates, pauses and keys."""
+        gates = self._app.store.gates
+        rates = [gates.opens_in_us([limit.gate]) for limit in gates.limits() if limit.says.rate_n is not None]
+        waits = [wait for wait in (*rates, self._app.store.next_due_us()) if wait is not None and wait > 0]
+        return [self._app.clock.now_us() + wait for wait in waits]
 
     # -- running ----------------------------------------------------------------------------------------------
 
@@ -261,6 +273,7 @@ class Drain:
         for run in runs:
             self._claimed += 1
             self._held[run.job.id] = run
+            run.rated = False  # it starts at once, however long that takes in a debugger
             self._executor.error, self._settled, self._began_us = None, None, self._app.clock.now_us()
             self._keeper.wake()
             before = self._finisher.settled

@@ -7,9 +7,11 @@ never too much. What is known here is read again when somebody says so, when a c
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 from duly.domain.limits import Gate, Limit
 from duly.store.gates import Gates
+from duly.worker.slots import Pool
 
 READ_AT_MOST = 1.0
 TIGHT = 1.0
@@ -32,6 +34,7 @@ class Bounds:
         self._opens: dict[Bound, float] = {}
         """When, on the monotonic clock, to try again where a rate was used up or a limit was full."""
         self._full: set[Bound] = set()
+        self._metered: set[str] = set()
         self._stale = True
         self._read_at = float("-inf")
         self.weights: dict[str, float] = {}
@@ -56,15 +59,31 @@ class Bounds:
         if time.monotonic() - self._read_at >= READ_AT_MOST:
             self._stale = True
 
-    def refresh(self) -> None:
-        """Read if what we know may be out of date."""
-        if self._stale:
-            self._stale = False
-            self.weights, self._unfair = self._gates.weights(), self._gates.unfair_queues()
-            self._limits = {limit.gate: limit for limit in self._gates.limits() if limit.binds_claims}
-            self._bound = {}
-            self._tight = {}
-            self._read_at = time.monotonic()
+    def refresh(self) -> bool:
+        """Read if what we know may be out of date. Returns whether it was read."""
+        if not self._stale:
+            return False
+        self._stale = False
+        self.weights, self._unfair = self._gates.weights(), self._gates.unfair_queues()
+        found = self._gates.limits()
+        self._limits = {limit.gate: limit for limit in found if limit.binds_claims}
+        self._metered = {limit.name for limit in found if limit.scope == "keys" and limit.says.meters_keys}
+        self._bound = {}
+        self._tight = {}
+        self._read_at = time.monotonic()
+        return True
+
+    def meter_keys(self, groups: Mapping[str, str]) -> None:
+        """Where a rate was set by hand for keys that several tasks share, only who knows the tasks can say which.
+
+        `groups`: whose keys the jobs of each task have.
+        """
+        for group in self._metered:
+            tasks = [task for task, its in groups.items() if its == group]
+            said = [self._limits.get(("task", task)) for task in tasks]
+            if not all(limit is not None and limit.says.meters_keys for limit in said):
+                self._gates.meter_keys(group, tasks)
+                self._stale = True
 
     def shared(self, queue: str) -> bool:
         """Whether tenants take turns in a queue."""
@@ -81,15 +100,22 @@ class Bounds:
             bound = self._bound[key] = tuple(gate for gate in gates if gate in self._limits)
         return bound
 
-    def most(self, bound: Bound, free: int, room: int) -> int:
-        """How many to ask for: no more than the limits ever allow; with a rate or a full limit, no supply ahead."""
+    def most(self, bound: Bound, pool: Pool, room: int) -> int:
+        """How many to ask for: no more than the limits ever allow; with a rate or a full limit, no supply ahead.
+
+        A supply is counted under the limit too, so that it takes no more than half of it.
+        """
         says = [self._limits[gate].says for gate in bound if gate in self._limits]
-        slots = min((each.slots for each in says if each.slots is not None), default=room)
-        if self.rated(bound) or time.monotonic() < self._tight.get(bound, 0.0):
-            room = min(room, free)
-        elif slots < room:
-            room = min(room, max(1, free))
-        return min(room, slots)
+        slots = min((each.slots for each in says if each.slots is not None), default=None)
+        if self.rated(bound) or self.tight(bound):
+            room = min(room, pool.free)
+        elif slots is not None:
+            room = min(room, max(pool.free, slots // 2 - pool.out))
+        return room if slots is None else min(room, slots)
+
+    def tight(self, bound: Bound) -> bool:
+        """Whether a claim under these limits has lately got less than it asked for."""
+        return time.monotonic() < self._tight.get(bound, 0.0)
 
     def rated(self, bound: Bound) -> bool:
         """Whether a rate is among these limits, or one for the keys of their jobs."""

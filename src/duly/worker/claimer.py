@@ -119,6 +119,8 @@ class Claimer:
             lanes = self._lanes.get(hint.queue)
             if hint.kind == "jobs" and lanes is not None and hint.task:
                 lanes.hint(hint.tenant, hint.task, hint.rank)
+            elif hint.kind == "jobs" and lanes is not None and self._busy_since is not None:
+                continue  # a limit has room again: its lanes are known, and looked for now and then anyway
             elif hint.kind == "gates":
                 self.bounds.forget()
                 self._look, self._next_due = True, 0.0
@@ -141,7 +143,8 @@ class Claimer:
         if self.paused or self.used_up:
             return 1.0
         self._take_hints()
-        self.bounds.refresh()
+        if self.bounds.refresh():
+            self.bounds.meter_keys(self._registry.key_groups())
         now = time.monotonic()
         if now >= self._next_look or self.bounds.one_opens(now):
             self._look = True
@@ -254,7 +257,7 @@ class Claimer:
                 break
             n = room - got
             if bound:
-                n = 0 if self.bounds.shut(bound) else self.bounds.most(bound, self._slots.pools[kind].free, n)
+                n = 0 if self.bounds.shut(bound) else self.bounds.most(bound, self._slots.pools[kind], n)
             n = min(n, BATCH)
             if n <= 0:
                 continue
@@ -340,9 +343,9 @@ class Claimer:
         find = self._registry.find
         runs = [Run(job, task, leased_at) for job in jobs if (task := find(job.tenant, job.task)) is not None]
         if bound:
-            limited, rated = bool(bits(bound)), self.bounds.rated(bound)
+            limited, rated, hurried = bool(bits(bound)), self.bounds.rated(bound), self.bounds.tight(bound)
             for run in runs:
-                run.limited, run.rated = limited, rated
+                run.limited, run.rated, run.hurried = limited, rated, hurried
         if len(runs) < len(jobs):  # unregistered in this very moment: nobody here can run them
             self._slots.ended(kind, queue, len(jobs) - len(runs))
             held = {run.job.id for run in runs}

@@ -34,6 +34,7 @@ class Run:
         "child",
         "definition",
         "fenced",
+        "hurried",
         "job",
         "leased_at",
         "limited",
@@ -56,6 +57,7 @@ class Run:
         self.occurrence: Occurrence | None = None  # what a recurring job's run is for
         self.leased_at = leased_at  # on `lease_time`, read before the claim or renewal was sent
         self.rated = False  # whether it was claimed under a rate, so that it must start at once or not at all
+        self.hurried = False  # whether others wait for its place, so that its end is written at once
         self.limited = False  # whether it was claimed under a limit, so that its end may let another start
         self.started_ns = 0
         self.phase = 0  # 0 waits in this process, 1 runs, 2 has ended

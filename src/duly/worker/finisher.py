@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("duly.worker")
 
-LINGER = 0.003
+LINGER, LINGER_HURRIED = 0.003, 0.001
 BATCH = 500
 KEYED = (HOLD["queued"], HOLD["live"])
 RECURS = HOLD["recurs"]
@@ -110,9 +110,9 @@ class Finisher:
                 return 0.0
             next_due = min((each.due for each in self._postponed.values()), default=math.inf)
             return min(1.0, max(0.001, next_due - time.monotonic()))
-        limited = any(concluded[0].limited for concluded in self._batch)
-        if not limited and len(self._batch) < BATCH and len(self._batch) < len(self._held):
-            time.sleep(LINGER)  # others are about to end: one write for all
+        if len(self._batch) < BATCH and len(self._batch) < len(self._held):
+            hurried = any(concluded[0].hurried for concluded in self._batch)
+            time.sleep(LINGER_HURRIED if hurried else LINGER)  # others are about to end: one write for all
             self._collect()
         self.flush()
         return 0.0

@@ -158,6 +158,11 @@ class Registry:
                 said[group] = limits.each
         return sorted(said.items())
 
+    def key_groups(self) -> dict[str, str]:
+        """Whose keys the jobs of each task have that have any."""
+        tasks = (*self.tasks.values(), *self.registered.values())
+        return {task.name: task.limits.group or task.name for task in tasks if task.limits.keyed}
+
     def __iter__(self) -> Iterator[TaskDefinition]:
         return iter(self.tasks.values())
 

@@ -121,6 +121,8 @@ class Worker:
         self._refresh_peers = True
         self._out_of_touch = False
         self._known_changed = False
+        self._swept = ""
+        """How far the keys that jobs wait for have been looked at."""
         self._hurry = False
         """Whether it was told to stop a second time."""
         self._waker: Waker | None = None
@@ -202,7 +204,7 @@ class Worker:
         for task in self._registry:
             while self._store.release_parked(task.name, task.signature.fingerprint):
                 pass
-        self._store.gates.declare(self._registry.limits())
+        self._store.gates.declare(self._registry.limits(), self._registry.key_groups())
         declare(self._store, self._registry)
         self._registry.watchers.append(self._learn)
         for runner in self._runners.values():
@@ -474,6 +476,7 @@ class Worker:
         if now >= self._next_prune:
             self._next_prune = now + self.settings.maintenance_interval
             prune_some(self._store, self.settings.retention)
+            self._swept = self._store.gates.sweep(self._swept)
         return PEERS_EVERY
 
     def _see(self, now: float) -> None:

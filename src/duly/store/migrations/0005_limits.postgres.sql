@@ -37,7 +37,7 @@ CREATE INDEX running_by_tenant ON duly.running (tenant, leased_until) WHERE limi
 
 -- Keys: jobs with one key share the slots and the rate of that key. A job with a key is let into its lane only while there
 -- is room; before, it is parked ('arrived' until somebody has looked, then 'key'), by rank. What `admitted` names counts while
--- it stands in waiting or running.
+-- it stands in waiting or running; with `look` somebody left word that a worker should look at the key.
 ALTER TABLE duly.jobs ADD COLUMN limit_key text;
 CREATE INDEX jobs_by_limit_key ON duly.jobs (id) WHERE limit_key IS NOT NULL;
 ALTER TABLE duly.parked ALTER COLUMN mark TYPE text COLLATE "C";
@@ -46,8 +46,10 @@ CREATE INDEX parked_by_key ON duly.parked (mark, rank, id) WHERE rank IS NOT NUL
 CREATE TABLE duly.admitted (
     key    text COLLATE "C" NOT NULL,
     job_id uuid NOT NULL,
+    look   boolean NOT NULL DEFAULT false,
     PRIMARY KEY (key, job_id)
 );
+CREATE INDEX admitted_to_look_at ON duly.admitted (key) WHERE look;
 CREATE TABLE duly.keys (
     name           text COLLATE "C" PRIMARY KEY,
     own_slots      integer CHECK (own_slots >= 0),

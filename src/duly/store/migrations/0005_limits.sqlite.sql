@@ -45,7 +45,7 @@ CREATE INDEX duly_running_by_tenant ON duly_running (tenant, leased_until) WHERE
 
 -- Keys: jobs with one key share the slots and the rate of that key. A job with a key is let into its lane only while there
 -- is room; before, it is parked ('arrived' until somebody has looked, then 'key'), by rank. What `admitted` names counts while
--- it stands in waiting or running.
+-- it stands in waiting or running; with `look` somebody left word that a worker should look at the key.
 ALTER TABLE duly_jobs ADD COLUMN limit_key text;
 CREATE INDEX duly_jobs_by_limit_key ON duly_jobs (id) WHERE limit_key IS NOT NULL;
 ALTER TABLE duly_parked ADD COLUMN rank integer;
@@ -53,8 +53,10 @@ CREATE INDEX duly_parked_by_key ON duly_parked (mark, rank, id) WHERE rank IS NO
 CREATE TABLE duly_admitted (
     key    text NOT NULL,
     job_id text NOT NULL,
+    look   integer NOT NULL DEFAULT 0,
     PRIMARY KEY (key, job_id)
 ) WITHOUT ROWID;
+CREATE INDEX duly_admitted_to_look_at ON duly_admitted (key) WHERE look;
 CREATE TABLE duly_keys (
     name           text NOT NULL PRIMARY KEY,
     own_slots      integer CHECK (own_slots >= 0),

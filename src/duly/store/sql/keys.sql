@@ -1,13 +1,16 @@
 -- Whoever lets jobs of a key into their lanes holds the key (one of 1,024 locks, in one order for all) before any place. Whoever takes
--- such a job out of its lane otherwise only leaves word (`nudge_key`): it may be a caller whose transaction stays open for long.
+-- such a job out of its lane otherwise only leaves word beside that job (`look`): it may be a caller whose transaction stays open for
+-- long, and nobody shall wait for it.
 
 -- name: lock_keys [postgres] Hold some keys until this transaction ends.
 SELECT count(pg_advisory_xact_lock(1685416057, b.bucket))
 FROM (SELECT DISTINCT hashtext(key) & 1023 AS bucket FROM unnest(:keys::text[]) AS k(key) ORDER BY bucket) b
 
--- name: admit [postgres] Let the first parked jobs of these keys into their lanes, as many as each has room for; says into which.
+-- name: admit [postgres] Have the first jobs of these keys stand in their lanes, as many as each has room for; says into which lanes some came.
+-- Of those that have not started, the ones that are not among the first go back; so do all where a key is closed.
 WITH k AS MATERIALIZED (
-    SELECT n.key, s.slots, s.rate_n, s.rate_us, s.burst, GREATEST(1, s.burst - ceil(s.rate_n * 30000.0 / s.rate_us)) AS at_once, GREATEST(COALESCE(o.spent_until, 0), :now) AS spent_until,
+    SELECT n.key, s.slots, s.rate_n, s.rate_us, s.burst, GREATEST(1, s.burst - ceil(s.rate_n * 30000.0 / s.rate_us)) AS at_once,
+           GREATEST(COALESCE(o.spent_until, 0), :now) AS spent_until,
            o.breaker_state IS NOT NULL AS probing,
            COALESCE((o.paused_at IS NOT NULL AND (o.paused_until IS NULL OR o.paused_until > :now)) OR o.blocked_until > :now, false) AS shut
     FROM unnest(:keys::text[]) AS n(key) LEFT JOIN duly.keys o ON o.name = n.key
@@ -17,31 +20,63 @@ WITH k AS MATERIALIZED (
                                CASE WHEN o.own_rate THEN o.rate_us ELSE g.rate_us END AS rate_us,
                                CASE WHEN o.own_rate THEN o.burst ELSE g.burst END AS burst) s
 ), standing AS MATERIALIZED (
-    SELECT a.key, a.job_id, w.id AS waits, r.id AS runs
+    SELECT a.key, a.job_id, a.look, w.id AS waits, w.rank, r.id AS runs
     FROM k JOIN duly.admitted a ON a.key = k.key
     LEFT JOIN duly.waiting w ON w.id = a.job_id LEFT JOIN duly.running r ON r.id = a.job_id
-), gone AS (
-    DELETE FROM duly.admitted a USING standing s WHERE s.waits IS NULL AND s.runs IS NULL AND a.key = s.key AND a.job_id = s.job_id
 ), room AS MATERIALIZED (
-    SELECT k.*, s.tokens, COALESCE(l.unstarted, 0) AS unstarted, CASE WHEN k.shut THEN 0 ELSE GREATEST(0, LEAST(:most::integer,
-            k.slots - COALESCE(l.n, 0), CASE WHEN k.probing THEN 1 - COALESCE(l.n, 0) END, s.tokens - COALESCE(l.unstarted, 0))) END AS n
-    FROM k CROSS JOIN LATERAL (SELECT floor(k.at_once - (k.spent_until - :now)::numeric * k.rate_n / k.rate_us)::integer AS tokens) s LEFT JOIN (SELECT key, count(*) AS n, count(waits) AS unstarted FROM standing
-                      WHERE waits IS NOT NULL OR runs IS NOT NULL GROUP BY key) l ON l.key = k.key
+    SELECT k.*, s.tokens, COALESCE(l.unstarted, 0) AS unstarted, l.worst,
+           CASE WHEN k.shut THEN 0 ELSE GREATEST(0, LEAST(:most::integer,
+               k.slots - COALESCE(l.runs, 0), CASE WHEN k.probing THEN 1 - COALESCE(l.runs, 0) END, s.tokens)) END AS may
+    FROM k CROSS JOIN LATERAL (SELECT floor(k.at_once - (k.spent_until - :now)::numeric * k.rate_n / k.rate_us)::integer AS tokens) s
+    LEFT JOIN (SELECT key, count(waits) AS unstarted, count(runs) AS runs, max(rank) AS worst FROM standing GROUP BY key) l ON l.key = k.key
+), spare AS MATERIALIZED (
+    SELECT b.id FROM room CROSS JOIN LATERAL (
+        SELECT c.id, c.waits, row_number() OVER (ORDER BY c.rank, c.id) AS place FROM (
+            SELECT w.id, w.rank, true AS waits FROM duly.admitted a JOIN duly.waiting w ON w.id = a.job_id WHERE a.key = room.key
+            UNION ALL (SELECT p.id, p.rank, false FROM duly.parked p WHERE p.mark = room.key AND p.rank IS NOT NULL
+                       ORDER BY p.mark, p.rank, p.id LIMIT room.may)) c) b
+    WHERE room.unstarted > 0 AND b.waits AND b.place > room.may
+      AND (room.unstarted > room.may OR room.worst > (SELECT p.rank FROM duly.parked p WHERE p.mark = room.key AND p.rank IS NOT NULL
+                                                      ORDER BY p.mark, p.rank, p.id LIMIT 1))
+), out AS MATERIALIZED (
+    SELECT w.id FROM duly.waiting w WHERE w.id = ANY (ARRAY(SELECT id FROM spare)) FOR UPDATE SKIP LOCKED
+), back AS (
+    DELETE FROM duly.waiting WHERE id = ANY (ARRAY(SELECT id FROM out)) RETURNING *
+), aside AS (
+    INSERT INTO duly.parked (id, queue, tenant, task, run_at, priority, token, attempt, crashes, hold, parked_at, reason, mark, rank)
+    SELECT b.id, b.queue, b.tenant, b.task, b.run_at, b.priority, b.token, b.attempt, b.crashes, b.hold, :now, 'key', s.key, b.rank
+    FROM back b JOIN standing s ON s.job_id = b.id
+), free AS MATERIALIZED (
+    SELECT room.*, room.unstarted - COALESCE(o.n, 0) AS kept FROM room
+    LEFT JOIN (SELECT s.key, count(*) AS n FROM standing s JOIN out ON out.id = s.job_id GROUP BY s.key) o ON o.key = room.key
 ), pick AS MATERIALIZED (
-    SELECT p.id FROM room CROSS JOIN LATERAL (
-        SELECT id FROM duly.parked WHERE mark = room.key AND rank IS NOT NULL ORDER BY mark, rank, id LIMIT room.n FOR UPDATE SKIP LOCKED) p
-    WHERE room.n > 0
+    SELECT p.id FROM free CROSS JOIN LATERAL (
+        SELECT id FROM duly.parked WHERE mark = free.key AND rank IS NOT NULL ORDER BY mark, rank, id
+        LIMIT free.may - free.kept FOR UPDATE SKIP LOCKED) p
+    WHERE free.may > free.kept
 ), taken AS (
     DELETE FROM duly.parked WHERE id = ANY (ARRAY(SELECT id FROM pick)) RETURNING *
 ), noted AS (
     INSERT INTO duly.admitted (key, job_id) SELECT mark, id FROM taken ON CONFLICT DO NOTHING
+), seen AS MATERIALIZED (
+    SELECT a.key, a.job_id FROM standing s JOIN duly.admitted a ON a.key = s.key AND a.job_id = s.job_id
+    WHERE s.look OR (s.waits IS NULL AND s.runs IS NULL) OR s.job_id = ANY (ARRAY(SELECT id FROM out)) FOR UPDATE OF a SKIP LOCKED
+), stays AS (
+    UPDATE duly.admitted a SET look = false FROM seen, standing s
+    WHERE a.key = seen.key AND a.job_id = seen.job_id AND s.job_id = seen.job_id AND s.key = seen.key AND s.look
+      AND ((COALESCE(s.waits, s.runs) IS NOT NULL AND seen.job_id <> ALL (ARRAY(SELECT id FROM out))) OR seen.job_id = ANY (ARRAY(SELECT id FROM pick)))
+), gone AS (
+    DELETE FROM duly.admitted a USING seen, standing s
+    WHERE a.key = seen.key AND a.job_id = seen.job_id AND s.job_id = seen.job_id AND s.key = seen.key
+      AND ((s.waits IS NULL AND s.runs IS NULL AND seen.job_id <> ALL (ARRAY(SELECT id FROM pick))) OR seen.job_id = ANY (ARRAY(SELECT id FROM out)))
 ), metered AS (
     INSERT INTO duly.keys AS y (name, rate_n, rate_us, burst, opens_at)
-    SELECT room.key, room.rate_n, room.rate_us, room.burst,
-           CASE WHEN room.tokens - room.unstarted - t.n <= 0 AND EXISTS (SELECT 1 FROM duly.parked p WHERE p.mark = room.key AND p.rank IS NOT NULL AND p.id NOT IN (SELECT id FROM pick))
-                THEN GREATEST(:now + 1000, room.spent_until - (room.at_once::bigint - room.unstarted - t.n - 1) * room.rate_us / room.rate_n) END
-    FROM room CROSS JOIN LATERAL (SELECT count(*) AS n FROM taken WHERE taken.mark = room.key) t
-    WHERE room.rate_n IS NOT NULL AND NOT room.shut ORDER BY room.key
+    SELECT free.key, free.rate_n, free.rate_us, free.burst,
+           CASE WHEN free.tokens <= free.kept + t.n
+                     AND (free.kept < free.unstarted OR EXISTS (SELECT 1 FROM duly.parked p WHERE p.mark = free.key AND p.rank IS NOT NULL AND p.id NOT IN (SELECT id FROM pick)))
+                THEN GREATEST(:now + 1000, free.spent_until - (free.at_once::bigint - free.kept - t.n - 1) * free.rate_us / free.rate_n) END
+    FROM free CROSS JOIN LATERAL (SELECT count(*) AS n FROM taken WHERE taken.mark = free.key) t
+    WHERE free.rate_n IS NOT NULL AND NOT free.shut ORDER BY free.key
     ON CONFLICT (name) DO UPDATE SET
         rate_n = excluded.rate_n, rate_us = excluded.rate_us, burst = excluded.burst, opens_at = excluded.opens_at
 ), lane AS (
@@ -57,9 +92,12 @@ SELECT id, mark FROM duly.parked WHERE reason = 'arrived' ORDER BY task, parked_
 -- name: arrived [sqlite] Jobs with keys that have just come, first come first.
 SELECT id, mark FROM duly.parked WHERE reason = 'arrived' ORDER BY task, parked_at LIMIT :n
 
+-- name: any_parked_by_key Whether any job waits for its key.
+SELECT 1 WHERE EXISTS (SELECT 1 FROM duly.parked WHERE rank IS NOT NULL)
+
 -- name: any_arrived Whether a job with a key has just come, or a key opens.
 SELECT 1 WHERE EXISTS (SELECT 1 FROM duly.parked WHERE reason = 'arrived')
-    OR EXISTS (SELECT 1 FROM duly.keys WHERE opens_at <= :now)
+    OR EXISTS (SELECT 1 FROM duly.keys WHERE opens_at <= :now) OR EXISTS (SELECT 1 FROM duly.admitted WHERE look)
 
 -- name: settle_in [postgres] Those for which there was no room wait for their keys.
 UPDATE duly.parked SET reason = 'key'
@@ -68,8 +106,11 @@ WHERE id IN (SELECT id FROM duly.parked WHERE id = ANY (:ids::uuid[]) AND reason
 -- name: settle_in [sqlite] Those for which there was no room wait for their keys.
 UPDATE duly.parked SET reason = 'key' WHERE id IN (SELECT value FROM json_each(:ids)) AND reason = 'arrived'
 
--- name: opening_keys Keys whose time has come: a rate lets one start, a pause is over, or somebody left word.
+-- name: opening_keys Keys whose time has come: a rate lets one start, a pause is over.
 SELECT name FROM duly.keys WHERE opens_at <= :now ORDER BY opens_at LIMIT :n::integer
+
+-- name: keys_to_look_at Keys of which somebody left word.
+SELECT key FROM duly.admitted WHERE look LIMIT :n::integer
 
 -- part: open_keys Pauses that are over end, an open breaker tries one job.
 UPDATE duly.keys SET
@@ -83,9 +124,9 @@ UPDATE duly.keys SET
     opens_at = CASE WHEN paused_until > :now AND (blocked_until IS NULL OR blocked_until <= :now OR blocked_until > paused_until) THEN paused_until
                     WHEN blocked_until > :now THEN blocked_until END
 
--- name: open_keys [postgres] Some keys are looked at.
+-- name: open_keys [postgres] Some keys are looked at; held in the order in which claims hold them.
 @open_keys
-WHERE name = ANY (:keys::text[])
+WHERE name IN (SELECT name FROM duly.keys WHERE name = ANY (:keys::text[]) ORDER BY name FOR UPDATE)
 
 -- name: open_keys [sqlite] Some keys are looked at.
 @open_keys
@@ -111,13 +152,8 @@ UPDATE duly.keys SET tries = 0, failures = 0, counting_since = NULL WHERE name =
 -- name: forget_counts [sqlite] Keys whose counts are old.
 UPDATE duly.keys SET tries = 0, failures = 0, counting_since = NULL WHERE name IN (SELECT value FROM json_each(:keys)) AND counting_since < :now - :old_us
 
--- name: nudge_key_of A job with a key is taken out of its place: have a worker see whether another may come in.
-INSERT INTO duly.keys (name, opens_at) SELECT limit_key, :now FROM duly.jobs WHERE id = :id::uuid AND limit_key IS NOT NULL
-ON CONFLICT (name) DO UPDATE SET opens_at = CASE WHEN duly.keys.opens_at < excluded.opens_at THEN duly.keys.opens_at ELSE excluded.opens_at END
-
--- name: nudge_key Have a worker look at a key.
-INSERT INTO duly.keys (name, opens_at) VALUES (:key::text, :now)
-ON CONFLICT (name) DO UPDATE SET opens_at = CASE WHEN duly.keys.opens_at < excluded.opens_at THEN duly.keys.opens_at ELSE excluded.opens_at END
+-- name: look_at_key_of A job with a key was taken out of its lane, or stands elsewhere in it: have a worker see who may come in.
+UPDATE duly.admitted SET look = true WHERE job_id = :id::uuid AND key = (SELECT limit_key FROM duly.jobs WHERE id = :id::uuid)
 
 -- name: limit_keys_of [postgres] The keys of some jobs.
 SELECT DISTINCT limit_key FROM duly.jobs WHERE id = ANY (:ids::uuid[]) AND limit_key IS NOT NULL
@@ -125,21 +161,12 @@ SELECT DISTINCT limit_key FROM duly.jobs WHERE id = ANY (:ids::uuid[]) AND limit
 -- name: limit_keys_of [sqlite] The keys of some jobs.
 SELECT DISTINCT limit_key FROM duly.jobs WHERE id IN (SELECT value FROM json_each(:ids)) AND limit_key IS NOT NULL
 
--- name: evict [postgres] Jobs of a key that were let into their lanes and have not started go back to where they wait for it.
-WITH out AS MATERIALIZED (
-    SELECT w.id FROM duly.admitted a JOIN duly.waiting w ON w.id = a.job_id WHERE a.key = :key::text ORDER BY w.rank DESC, w.id DESC
-    LIMIT :n::integer FOR UPDATE OF w SKIP LOCKED
-), taken AS (
-    DELETE FROM duly.waiting WHERE id = ANY (ARRAY(SELECT id FROM out)) RETURNING *
-), gone AS (
-    DELETE FROM duly.admitted WHERE key = :key::text AND job_id IN (SELECT id FROM out)
-)
-INSERT INTO duly.parked (id, queue, tenant, task, run_at, priority, token, attempt, crashes, hold, parked_at, reason, mark, rank)
-SELECT id, queue, tenant, task, run_at, priority, token, attempt, crashes, hold, :now, 'key', :key::text, rank FROM taken
-
--- name: evictable [sqlite] Jobs of a key that were let into their lanes and have not started.
+-- name: spare [sqlite] Of the jobs of a key in lanes those that are not among the first, of them and the parked ones.
 SELECT json_group_array(id) FROM (
-    SELECT w.id FROM duly.admitted a CROSS JOIN duly.waiting w ON w.id = a.job_id WHERE a.key = :key ORDER BY w.rank DESC, w.id DESC LIMIT :n)
+    SELECT id, waits FROM (
+        SELECT w.id, w.rank, 1 AS waits FROM duly.admitted a CROSS JOIN duly.waiting w ON w.id = a.job_id WHERE a.key = :key
+        UNION ALL SELECT * FROM (SELECT p.id, p.rank, 0 FROM duly.parked p WHERE p.mark = :key AND p.rank IS NOT NULL ORDER BY p.mark, p.rank, p.id LIMIT :may))
+    ORDER BY rank, id LIMIT -1 OFFSET :may) WHERE waits
 
 -- name: evict_park [sqlite] They go back to where they wait for their key.
 INSERT INTO duly.parked (id, queue, tenant, task, run_at, priority, token, attempt, crashes, hold, parked_at, reason, mark, rank)
@@ -156,12 +183,17 @@ SELECT CASE WHEN o.own_slots IS NOT NULL THEN o.own_slots ELSE g.slots END,
        o.breaker_state IS NOT NULL,
        COALESCE((o.paused_at IS NOT NULL AND (o.paused_until IS NULL OR o.paused_until > :now)) OR o.blocked_until > :now, 0), :now,
        (SELECT count(*) FROM duly.admitted a CROSS JOIN duly.waiting w ON w.id = a.job_id WHERE a.key = :key),
-       (SELECT count(*) FROM duly.admitted a CROSS JOIN duly.running r ON r.id = a.job_id WHERE a.key = :key)
+       (SELECT count(*) FROM duly.admitted a CROSS JOIN duly.running r ON r.id = a.job_id WHERE a.key = :key),
+       (SELECT max(w.rank) FROM duly.admitted a CROSS JOIN duly.waiting w ON w.id = a.job_id WHERE a.key = :key),
+       (SELECT p.rank FROM duly.parked p WHERE p.mark = :key AND p.rank IS NOT NULL ORDER BY p.mark, p.rank, p.id LIMIT 1)
 FROM (SELECT 1) LEFT JOIN duly.keys o ON o.name = :key LEFT JOIN duly.gates g ON g.scope = 'keys' AND g.name = :group
 
 -- name: drop_admitted [sqlite] Those that stand in no lane and do not run are no longer let in.
 DELETE FROM duly.admitted WHERE key = :key
   AND NOT EXISTS (SELECT 1 FROM duly.waiting w WHERE w.id = job_id) AND NOT EXISTS (SELECT 1 FROM duly.running r WHERE r.id = job_id)
+
+-- name: looked_at_key [sqlite] The word that was left is heard.
+UPDATE duly.admitted SET look = 0 WHERE key = :key AND look
 
 -- name: parked_by_key [sqlite] The first jobs that wait for a key.
 SELECT json_group_array(id) FROM (SELECT id FROM duly.parked WHERE mark = :key AND rank IS NOT NULL ORDER BY mark, rank, id LIMIT :n)
@@ -216,9 +248,9 @@ VALUES (:key::text, :state::text, :opened::smallint, :since::bigint, :tries::int
 ON CONFLICT (name) DO UPDATE SET
     breaker_state = excluded.breaker_state, opened = excluded.opened, counting_since = excluded.counting_since,
     tries = excluded.tries, failures = excluded.failures,
-    blocked_until = COALESCE(excluded.blocked_until, duly.keys.blocked_until),
-    blocked_reason = COALESCE(excluded.blocked_reason, duly.keys.blocked_reason),
-    opens_at = COALESCE(excluded.opens_at, duly.keys.opens_at)
+    blocked_until = CASE WHEN duly.keys.blocked_until > excluded.blocked_until THEN duly.keys.blocked_until ELSE COALESCE(excluded.blocked_until, duly.keys.blocked_until) END,
+    blocked_reason = CASE WHEN duly.keys.blocked_until > excluded.blocked_until THEN duly.keys.blocked_reason ELSE COALESCE(excluded.blocked_reason, duly.keys.blocked_reason) END,
+    opens_at = CASE WHEN duly.keys.blocked_until > excluded.blocked_until THEN duly.keys.blocked_until ELSE COALESCE(excluded.opens_at, duly.keys.opens_at) END
 
 -- name: key_row What one key says beside its group, and where it stands.
 SELECT name, own_slots, own_rate, rate_n, rate_us, burst, spent_until, opens_at, breaker_state, opened, tries, failures, blocked_until,
@@ -259,7 +291,7 @@ SELECT j.id, j.queue, j.tenant, j.task, :now, j.priority, :token::bigint, :attem
        :now - j.priority::bigint * (COALESCE((SELECT horizon_us FROM duly.queues q WHERE q.name = j.queue), :horizon::bigint) / 100)
 FROM duly.jobs j WHERE j.id = :id::uuid
 
--- name: rerank_parked A job that waits for its key moves to the place its new priority gives it.
-UPDATE duly.parked SET priority = :priority::smallint,
+-- name: rerank_parked A job that waits for its key moves to the place its new priority gives it; it may come before one in a lane.
+UPDATE duly.parked SET priority = :priority::smallint, reason = 'arrived',
     rank = run_at - :priority::bigint * (COALESCE((SELECT horizon_us FROM duly.queues q WHERE q.name = queue), :horizon::bigint) / 100)
 WHERE id = :id::uuid AND rank IS NOT NULL

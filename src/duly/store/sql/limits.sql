@@ -16,7 +16,14 @@ WHERE scope = :scope AND name = :name
 -- name: declared_gates The gates of which the code has said something.
 SELECT scope, name FROM duly.gates WHERE declared IS NOT NULL
 
--- name: write_gate State what a gate says. With other slots than before, runs under way must be found by what they are first.
+-- name: metered_groups The groups of which some key has a rate that was set by hand.
+SELECT name FROM duly.gates WHERE scope = 'keys' AND meters_keys
+
+-- name: meter_keys Have claims take what starts off the rates of keys.
+INSERT INTO duly.gates (scope, name, meters_keys) VALUES (:scope::text, :name::text, true)
+ON CONFLICT (scope, name) DO UPDATE SET meters_keys = true
+
+-- name: write_gate State what a gate says. Runs under a limit that is new are found by what they are first; of another rate as many are spent as were.
 INSERT INTO duly.gates (scope, name, slots, rate_n, rate_us, burst, most_waiting, refuses, breaker, meters_keys, by_hand, declared, limited_at)
 VALUES (:scope::text, :name::text, :slots::integer, :rate_n::integer, :rate_us::bigint, :burst::integer, :most_waiting::integer,
         :refuses::boolean, :breaker::text, :meters_keys::boolean, :by_hand::boolean, :declared::text, :now)
@@ -26,7 +33,11 @@ ON CONFLICT (scope, name) DO UPDATE SET
     by_hand = excluded.by_hand, declared = excluded.declared,
     stamped = CASE WHEN duly.gates.slots IS NULL THEN false ELSE duly.gates.stamped END,
     limited_at = CASE WHEN duly.gates.slots IS NULL THEN :now ELSE duly.gates.limited_at END,
-    spent_until = CASE WHEN COALESCE(duly.gates.rate_us, 0) = COALESCE(excluded.rate_us, 0) THEN duly.gates.spent_until ELSE 0 END
+    spent_until = CASE WHEN duly.gates.rate_n = excluded.rate_n AND duly.gates.rate_us = excluded.rate_us THEN duly.gates.spent_until
+                       WHEN duly.gates.burst IS NULL OR excluded.burst IS NULL OR duly.gates.spent_until <= :now THEN 0
+                       WHEN (duly.gates.spent_until - :now) * 1.0 * duly.gates.rate_n / duly.gates.rate_us >= excluded.burst
+                       THEN :now + CAST(excluded.burst * 1.0 * excluded.rate_us / excluded.rate_n AS bigint)
+                       ELSE :now + CAST((duly.gates.spent_until - :now) * 1.0 * duly.gates.rate_n / duly.gates.rate_us * excluded.rate_us / excluded.rate_n AS bigint) END
 
 -- name: forget_gate A gate that says nothing any more.
 DELETE FROM duly.gates

@@ -43,16 +43,22 @@ WHERE NOT EXISTS (SELECT 1 FROM duly.jobs j WHERE j.id = t.id AND j.limit_key IS
 -- name: leave_scheduled [sqlite] Take promoted jobs out of the schedule.
 DELETE FROM duly.scheduled WHERE id IN (SELECT value FROM json_each(:ids))
 
--- name: next_due [postgres] How long until the next scheduled job is due, a gate opens, or a key; nothing if a job with a key has just come.
-SELECT LEAST((SELECT min(run_at) FROM duly.scheduled), (SELECT min(paused_until) FROM duly.gates WHERE paused_at IS NOT NULL),
-             (SELECT min(blocked_until) FROM duly.gates WHERE blocked_until IS NOT NULL),
-             (SELECT min(opens_at) FROM duly.keys WHERE opens_at IS NOT NULL),
-             (SELECT 0 FROM duly.parked WHERE reason = 'arrived' LIMIT 1)) - :now
+-- part: soonest [postgres] When the next scheduled job is due, a gate opens, or a key; long ago if a job with a key has just come.
+LEAST((SELECT min(run_at) FROM duly.scheduled), (SELECT min(paused_until) FROM duly.gates WHERE paused_at IS NOT NULL),
+      (SELECT min(blocked_until) FROM duly.gates WHERE blocked_until IS NOT NULL),
+      (SELECT min(opens_at) FROM duly.keys WHERE opens_at IS NOT NULL),
+      (SELECT 0 FROM duly.parked WHERE reason = 'arrived' LIMIT 1), (SELECT 0 FROM duly.admitted WHERE look LIMIT 1))
 
--- name: next_due [sqlite] How long until the next scheduled job is due, a gate opens, or a key; nothing if a job with a key has just come.
-SELECT min(at) - :now FROM (
+-- part: soonest [sqlite] When the next scheduled job is due, a gate opens, or a key; long ago if a job with a key has just come.
+(SELECT min(at) FROM (
     SELECT min(run_at) AS at FROM duly.scheduled
     UNION ALL SELECT min(paused_until) FROM duly.gates WHERE paused_at IS NOT NULL
     UNION ALL SELECT min(blocked_until) FROM duly.gates WHERE blocked_until IS NOT NULL
     UNION ALL SELECT min(opens_at) FROM duly.keys WHERE opens_at IS NOT NULL
-    UNION ALL SELECT * FROM (SELECT 0 FROM duly.parked WHERE reason = 'arrived' LIMIT 1))
+    UNION ALL SELECT * FROM (SELECT 0 FROM duly.parked WHERE reason = 'arrived' LIMIT 1)
+    UNION ALL SELECT * FROM (SELECT 0 FROM duly.admitted WHERE look LIMIT 1)))
+
+-- name: next_due How long until there is something to do for who promotes.
+SELECT
+@soonest
+- :now

@@ -5,9 +5,11 @@ VALUES (:id::uuid, :host::text, :boot_id::text, :pid_namespace::text, :pid::bigi
         :lease_us::bigint, :queues::text, :tasks::text, :slots::integer, :wake::text, true, 'running', :version::text)
 ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, tasks = excluded.tasks
 
--- name: see_worker A worker is alive; says how long until the next scheduled job is due and the next lease could lapse.
+-- name: see_worker A worker is alive; says how long until the next job is due or gate opens, and the next lease could lapse.
 UPDATE duly.workers SET seen_at = :now, state = :state::text WHERE id = :id::uuid
-RETURNING (SELECT min(run_at) - :now FROM duly.scheduled), (SELECT min(leased_until) - :lease_now FROM duly.running WHERE worker_id <> :id::uuid)
+RETURNING
+@soonest
+- :now, (SELECT min(leased_until) - :lease_now FROM duly.running WHERE worker_id <> :id::uuid)
 
 -- name: set_idle A worker goes to sleep or is busy, so enqueuers know whether to wake it.
 UPDATE duly.workers SET idle = :idle::boolean WHERE id = :id::uuid
