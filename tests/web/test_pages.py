@@ -20,7 +20,7 @@ from tests.web.browser import HOST, Browser, serve
 from tests.web.payloads import PAYLOADS, Poisoned
 from tests.web.seed import Seeded
 
-PAGES = ("/", "/jobs", "/schedules", "/queues", "/workers", "/tenants", "/audit")
+PAGES = ("/", "/jobs", "/schedules", "/queues", "/workers", "/tenants", "/alerts", "/audit")
 
 
 class Reader(HTMLParser):

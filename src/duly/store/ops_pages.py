@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from duly.domain.alerts import Alert
 from duly.domain.records import MINUTE_US, Pause, WorkerRecord
-from duly.store import ops_gates, ops_workers
+from duly.store import ops_alerts, ops_gates, ops_workers
 from duly.store.call import Call, Dialect, Op, Rows, Value
 
 MOST_ENDED = 10_001
@@ -106,6 +107,8 @@ class Snapshot:
     held: dict[str, int]
     """How many jobs each worker runs."""
     paused: list[Pause]
+    alerts: list[Alert]
+    """Those that are active; none for one tenant: they are about all."""
     watched: dict[str, Watched] = field(default_factory=dict)
 
 
@@ -134,6 +137,7 @@ def snapshot(
         workers=(yield from ops_workers.everyone()),
         held={str(worker): int(str(n)) for worker, n in (yield Call("page_held"))},
         paused=(yield from ops_gates.paused()),
+        alerts=[] if tenant is not None else (yield from ops_alerts.active()),
         watched=(yield from _watched(dialect, watch, tenant)),
     )
 

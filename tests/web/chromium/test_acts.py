@@ -328,6 +328,27 @@ def test_a_tenant_is_paused_resumed_and_weighed(at: At) -> None:
     assert tab.page.locator("#rows tbody tr").count() == 1
 
 
+def test_an_alert_is_seen_silenced_and_heard_again(at: At) -> None:
+    jobs, tab = at
+    jobs.alerts.configure(depth=1)
+    for n in range(3):
+        jobs["add"].enqueue(n)
+    [alert] = [each for each in jobs.alerts.check() if each.rule == "depth"]
+    tab.open("/").says(alert.message)
+    tab.open("/alerts")
+    tab.check()
+    tab.page.locator("button", has_text="I look after it").first.click()
+    tab.says("you look after it")
+    assert {each.acked_by for each in jobs.alerts()} >= {"alice"}
+    tab.page.locator("summary", has_text="Silence").first.click()
+    tab.click("Silence it")
+    tab.says("Nobody is told of it for 1h.")
+    assert len(jobs.alerts.silences()) == 1
+    tab.page.locator("button", has_text="Hear again").click()
+    tab.says("People are told again.")
+    assert jobs.alerts.silences() == []
+
+
 def test_forms_do_their_work_without_a_script(site: Site, tab_of: Any) -> None:
     jobs, address = site
     job = later(jobs)

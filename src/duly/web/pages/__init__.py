@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def routes(web: Web) -> list[BaseRoute]:
     """Every page, and every action of its forms."""
-    from duly.web.pages import audit, job, jobs, limits, live, overview, places, schedules
+    from duly.web.pages import alerts, audit, job, jobs, limits, live, overview, places, schedules
     from duly.web.pages.shell import action, page
 
     looks = {
@@ -26,6 +26,7 @@ def routes(web: Web) -> list[BaseRoute]:
         "/schedules/{id}": schedules.schedule_page,
         "/queues": places.queues_page,
         "/tenants": places.tenants_page,
+        "/alerts": alerts.alerts_page,
         "/audit": audit.audit_page,
     }
     acts = {
@@ -37,6 +38,7 @@ def routes(web: Web) -> list[BaseRoute]:
         "/tenants/quota": limits.set_quota,
         "/limits": limits.set_limit,
         "/limits/unset": limits.unset_limit,
+        "/alerts/{verb}": alerts.act,
         "/pause": places.pause,
         "/resume": places.resume,
     }

@@ -24,6 +24,9 @@ def attention(snapshot: Snapshot, living: Sequence[WorkerRecord]) -> list[dict[s
     def note(level: str, text: str, detail: str, path: str, **query: object) -> None:
         found.append({"level": level, "text": text, "detail": detail, "path": path, "query": query})
 
+    for alert in snapshot.alerts[:MOST]:
+        seen = f"; {alert.acked_by} looks after it" if alert.acked_by else ""
+        note("bad", alert.message, f"alert {alert.rule}{seen}", "/alerts")
     waiting = total(snapshot.waiting)
     if waiting and not living:
         note(

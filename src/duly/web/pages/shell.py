@@ -30,9 +30,10 @@ PAGES: Final = (
     ("queues", "/queues", "Queues"),
     ("workers", "/workers", "Workers"),
     ("tenants", "/tenants", "Tenants"),
+    ("alerts", "/alerts", "Alerts"),
     ("audit", "/audit", "Audit"),
 )
-ALL_TENANTS: Final = frozenset({"workers"})
+ALL_TENANTS: Final = frozenset({"workers", "alerts"})
 """Pages for those who are bound to no tenant."""
 Handler = Callable[[Request], Awaitable[Response]]
 

@@ -87,6 +87,12 @@ def _machine(at: datetime) -> str:
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def between(times: tuple[str, str]) -> str:
+    """How long it was from one moment to another."""
+    first, last = map(instant, times)
+    return span((last - first).total_seconds())
+
+
 def pretty(value: Any) -> str:
     """JSON, indented."""
     return json.dumps(value, indent=2, ensure_ascii=False)
@@ -131,6 +137,7 @@ FILTERS = {
     "exact": exact,
     "when": when,
     "moment": moment,
+    "between": between,
     "pretty": pretty,
     "brief": brief,
     "cut": cut,
