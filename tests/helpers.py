@@ -98,11 +98,13 @@ class Ledger:
 
 
 class WorkerProcess:
-    """A worker in a process of its own: `tests/worker/program.py`."""
+    """A worker in a process of its own: `tests/worker/program.py`, or another program of that kind."""
+
+    program = "tests.worker.program"
 
     def __init__(self, url: str, ledger: Ledger, **options: Any) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.worker.program", url, str(ledger.path), json.dumps(options)],
+            [sys.executable, "-m", self.program, url, str(ledger.path), json.dumps(options)],
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"},
             stdin=subprocess.PIPE,

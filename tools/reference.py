@@ -13,6 +13,7 @@ from pathlib import Path
 
 import click
 
+from duly.alerts.settings import AlertSettings
 from duly.cli import main as cli
 from duly.config import Settings
 from duly.domain.durations import human
@@ -49,6 +50,12 @@ SETTINGS = {
     "token": "A bearer token for the HTTP API that may do everything.",
     "web_hosts": "The host names under which the HTTP API and the dashboard answer, beside those of this machine.",
     "web_users": "Who may sign in by password: `NAME:SCOPES[@TENANT]:HASH`, the hash from `duly tokens hash-password`.",
+    "metrics_listen": "Where a worker serves `/metrics`, `/healthz` and `/readyz`: a port (of this machine alone), "
+    "or `host:port`.",
+    "metrics_tenants": "How many tenants are named in metrics; the others are `other`.",
+    "metrics_scope": "`process`: a worker serves only its own metrics, not those of the whole database.",
+    "alerts": "When alerts start and where they go: a table `[alerts]`, see howto/monitor.md; in the "
+    "environment, as JSON.",
     "notify": "PostgreSQL: wake workers by LISTEN and NOTIFY; without it they look every 200 ms.",
 }
 
@@ -56,6 +63,8 @@ SETTINGS = {
 def _shown(value: object) -> str:
     if isinstance(value, timedelta):
         return f"`{human(value)}`"
+    if isinstance(value, AlertSettings):
+        return "as there"
     if value is None or value == ():
         return "not set"
     return f"`{', '.join(value) if isinstance(value, tuple) else value}`"

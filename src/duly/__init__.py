@@ -19,9 +19,12 @@ from typing import TYPE_CHECKING
 from duly.__about__ import __version__
 
 if TYPE_CHECKING:
+    from duly.alerting import AlertRecord
+    from duly.alerts.deliver import AlertEvent
     from duly.app import Duly
     from duly.audit import AuditRecord
     from duly.domain.errors import (
+        AlertNotFound,
         AlreadyRegistered,
         ArgumentError,
         ArgumentsDoNotFit,
@@ -75,9 +78,12 @@ else:
     __getattr__ = importer(
         __name__,
         {
+            "duly.alerting": ("AlertRecord",),
+            "duly.alerts.deliver": ("AlertEvent",),
             "duly.app": ("Duly",),
             "duly.audit": ("AuditRecord",),
             "duly.domain.errors": (
+                "AlertNotFound",
                 "AlreadyRegistered",
                 "ArgumentError",
                 "ArgumentsDoNotFit",
@@ -129,6 +135,9 @@ else:
     )
 
 __all__ = [
+    "AlertEvent",
+    "AlertNotFound",
+    "AlertRecord",
     "AlreadyRegistered",
     "ArgumentError",
     "ArgumentsDoNotFit",

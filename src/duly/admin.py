@@ -25,7 +25,7 @@ from duly.maintenance.prune import Retention, prune_some
 from duly.store import ops_jobs
 from duly.store.call import Op
 from duly.store.database import Hint
-from duly.worker.identity import is_gone
+from duly.worker.identity import is_alive
 
 if TYPE_CHECKING:
     from duly.app import Duly
@@ -37,8 +37,6 @@ R = TypeVar("R")
 MOST_LISTED = 10_000
 MOST_REASON = 1_000
 BATCH = 100
-SILENCE_US = 15_000_000
-"""How much longer than its lease a worker may be silent before it is not counted as alive."""
 
 
 class Bulk(NamedTuple):
@@ -121,8 +119,7 @@ class Admin:
         return [
             worker
             for worker in self.store.workers()
-            if worker.silent_us <= worker.lease_us + SILENCE_US
-            and not is_gone(worker.process)
+            if is_alive(worker)
             and (task is None or task in json.loads(worker.tasks))
             and (queue is None or queue in json.loads(worker.queues))
         ]

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 
 from duly.__about__ import __version__
+from duly.alerting import Alerting
 from duly.audit import Auditing
 from duly.bulk import BulkAdmin
 from duly.config import Settings, load_settings
@@ -34,7 +35,7 @@ from duly.tokens import Tokens
 from duly.usage import Metering
 from duly.worker.registry import Kind, Registry, TaskDefinition, is_coroutine_function
 from duly.worker.slots import QueueShare
-from duly.worker.worker import WorkerSettings
+from duly.worker.worker import MetricsSettings, WorkerSettings
 
 if TYPE_CHECKING:
     from duly.embedded import EmbeddedWorker, Ticked
@@ -44,7 +45,7 @@ R = TypeVar("R")
 Fresh = Sequence[ops_enqueue.Fresh]
 
 
-class Duly(BulkAdmin, RecurringAdmin, Auditing, Limiting, Metering, Tokens):
+class Duly(BulkAdmin, RecurringAdmin, Auditing, Limiting, Metering, Alerting, Tokens):
     """A job queue in a database. Without an address: `$DULY_URL`, the configuration file, or `sqlite:///duly.db`.
 
     Nothing is opened until it is needed. Safe to use from any thread, and after a fork.
@@ -269,9 +270,9 @@ class Duly(BulkAdmin, RecurringAdmin, Auditing, Limiting, Metering, Tokens):
         return await arun_on(connection, lambda: self._many(model, rows, spent), database=self.store.database)
 
     def _check(self, job: NewJob, n: int) -> int:
-        """See whether so much may be enqueued on a caller's connection. Returns how much it must take off quotas there.
+        """See whether so much may be enqueued on a caller's connection. Returns how much it takes off quotas there.
 
-        On SQLite, where nobody else can write while the caller does; elsewhere the caller would hold the quota for long.
+        On SQLite, where nobody else can write while the caller does; elsewhere the caller would hold it for long.
         """
         if self.store.dialect is Dialect.POSTGRES:
             self.store.caps.check(job.queue, job.tenant, n)
@@ -321,10 +322,24 @@ class Duly(BulkAdmin, RecurringAdmin, Auditing, Limiting, Metering, Tokens):
             "maintenance_interval": settings.maintenance_interval.total_seconds(),
             "retention": self.retention,
             "max_result": settings.max_result,
+            "alerts": lambda: self.alerts.settings,
+            "metrics": self._metrics_settings(),
             "version": __version__,
             "app_path": self.app_path,
         }
         return WorkerSettings(**{**values, **{key: value for key, value in overrides.items() if value is not None}})
+
+    def _metrics_settings(self) -> MetricsSettings | None:
+        settings = self.settings
+        if settings.metrics_listen is None:
+            return None
+        host, _, port = settings.metrics_listen.rpartition(":")
+        return MetricsSettings(
+            host=host.strip("[]"),
+            port=int(port),
+            tenants=settings.metrics_tenants,
+            database=settings.metrics_scope == "all",
+        )
 
     def tick(self, most: int = 10, *, queues: object = None) -> Ticked:
         """Run at most `most` due jobs in this process and return what was done; for serverless and for development."""

@@ -14,6 +14,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeAlias
 
+from duly.alerts.settings import DEFAULT_ALERTS, AlertSettings, read_alerts
 from duly.domain.durations import LONGEST, human, to_timedelta
 from duly.domain.errors import ConfigurationError, InvalidOption
 from duly.domain.names import check_text, suggest
@@ -55,6 +56,10 @@ class Settings:
     token: str | None = field(default=None, repr=False)
     web_hosts: tuple[str, ...] = ()
     web_users: tuple[str, ...] = field(default=(), repr=False)
+    metrics_listen: str | None = None
+    metrics_tenants: int = 20
+    metrics_scope: Literal["all", "process"] = "all"
+    alerts: AlertSettings = DEFAULT_ALERTS
 
     @property
     def renew_interval(self) -> timedelta:
@@ -325,6 +330,18 @@ def _url(value: object, what: str) -> str:
         raise InvalidOption(f"{what} is too long or has control characters.") from None
 
 
+def _listen(value: object, what: str) -> str:
+    """Where to listen: a port of this machine alone, or host:port."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    found = (
+        re.fullmatch(r"(?:(\[[0-9a-fA-F:.]+\]|[^\s:\[\]]+):)?([0-9]{1,5})", value) if isinstance(value, str) else None
+    )
+    if found is None or int(found[2]) > 65_535:
+        raise InvalidOption(f"{what} must be a port, or text like '0.0.0.0:9150', not {safe_repr(value)}.")
+    return f"{found[1] or '127.0.0.1'}:{int(found[2])}"
+
+
 _NOTHING: Final = timedelta(0)
 _DAY: Final = timedelta(days=1)
 _READERS: Final[dict[str, Reader]] = {
@@ -355,4 +372,8 @@ _READERS: Final[dict[str, Reader]] = {
     "token": _secret,
     "web_hosts": _texts("host names"),
     "web_users": _texts("users, each NAME:SCOPES:HASH"),
+    "metrics_listen": _listen,
+    "metrics_tenants": _whole(0, 10_000),
+    "metrics_scope": _choice("all", "process"),
+    "alerts": read_alerts,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from duly.worker.worker import Worker, WorkerSettings
@@ -56,7 +57,7 @@ class Ticked(NamedTuple):
 
 def tick(app: Duly, most: int, *, queues: object = None, timeout: float | None = None) -> Ticked:
     """Run at most `most` due jobs here, then return. Also promotes, rescues and prunes, as there may be no worker."""
-    settings = app.worker_settings(queues, max_jobs=most)
+    settings = replace(app.worker_settings(queues, max_jobs=most), metrics=None, alerts=None)
     worker = Worker(app.store, app.registry, settings, finished=app.waiters.ended)
     deadline = None if timeout is None else time.monotonic() + timeout
     worker.start()
@@ -67,6 +68,7 @@ def tick(app: Duly, most: int, *, queues: object = None, timeout: float | None =
         if silent:
             time.sleep(max(0.0, looked + PATIENCE - time.monotonic()))
         worker.upkeep_now(silent)
+        app.alerts.evaluator().step()
     finally:
         worker.stop()
     return Ticked(worker.claimed, worker.settled)

@@ -37,5 +37,5 @@ def test_what_to_pause_must_be_said(project: Project) -> None:
     for words in (["pause"], ["pause", "--queue", "a", "--task", "b"], ["resume"]):
         answer = project.duly(*words)
         assert answer.code == 2, answer
-        assert "name one queue, one task or one tenant" in answer.err
+        assert "name one queue, task, tenant or key" in answer.err
     assert "duration" in project.duly("pause", "--queue", "a", "--for", "soon").err

@@ -33,15 +33,17 @@ def works(store: Store) -> bool:
     return len(store.claim("default", [Lane("", "t")], 1, worker_id=WORKER, lease_us=1_000_000)) == 1
 
 
-def test_migrations_are_numbered_without_gap_for_both_dialects() -> None:
+def test_migrations_are_numbered_upwards_and_alike_for_both_dialects() -> None:
     for dialect in Dialect:
-        assert [step.version for step in migrations(dialect)] == list(range(1, newest(dialect) + 1))
+        versions = [step.version for step in migrations(dialect)]
+        assert versions[0] == 1
+        assert versions == sorted(set(versions))
     assert [step[:2] for step in migrations(Dialect.SQLITE)] == [step[:2] for step in migrations(Dialect.POSTGRES)]
 
 
 def test_migrating_makes_the_tables_and_then_nothing(empty_database_url: str) -> None:
     store = Store.open(empty_database_url)
-    assert store.migrate() == list(range(1, newest(store.dialect) + 1))
+    assert store.migrate() == [step.version for step in migrations(store.dialect)]
     assert store.migrate() == []
     assert works(store)
     store.close()
@@ -61,7 +63,7 @@ def test_migrating_keeps_what_is_there(empty_database_url: str) -> None:
 
 def test_ten_processes_may_migrate_at_once(empty_database_url: str) -> None:
     answers = in_processes("migrate", 10, empty_database_url)
-    assert sorted(map(len, answers)) == [0] * 9 + [newest(Dialect.SQLITE)]
+    assert sorted(map(len, answers)) == [0] * 9 + [len(migrations(Dialect.SQLITE))]
     store = Store.open(empty_database_url)
     assert works(store)
     store.close()
@@ -150,7 +152,7 @@ def test_two_schemas_in_one_database_are_two_queues(pg_url: str) -> None:
     here, there = Store.open(pg_url), Store.open(pg_url, schema="other_one")
     with pytest.raises(SchemaMissing, match=r"Run: duly migrate --url postgresql://.* --schema other_one"):
         there.counts()
-    assert there.migrate() == list(range(1, newest(Dialect.POSTGRES) + 1))
+    assert there.migrate() == [step.version for step in migrations(Dialect.POSTGRES)]
     assert there.migrate() == []
     job_id = uuid7()
     there.enqueue(NewJob(id=job_id, task="t", args="{}"))

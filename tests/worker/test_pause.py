@@ -99,8 +99,8 @@ def test_many_waiting_jobs_of_a_paused_tenant_cost_others_nothing(jobs: Duly, wo
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({}, "name one queue, one task or one tenant"),
-        ({"queue": "a", "task": "b"}, "name one queue, one task or one tenant"),
+        ({}, "name one queue, task, tenant or key"),
+        ({"queue": "a", "task": "b"}, "name one queue, task, tenant or key"),
         ({"tenant": ""}, "must not be empty"),
         ({"queue": "no such name!"}, "queue name"),
         ({"queue": "a", "duration": 0}, "longer than nothing"),

@@ -9,6 +9,7 @@ import click
 
 from duly.__about__ import __version__
 from duly.cli import (
+    alerts,
     audit,
     dev,
     doctor,
@@ -23,6 +24,7 @@ from duly.cli import (
     stats,
     tick,
     tokens,
+    top,
     usage,
     web,
     worker,
@@ -38,6 +40,7 @@ _HELP = """A job queue in the database you already have.
     duly web app.py                   the dashboard and the HTTP API
     duly enqueue app.py add x=1 y=2   store a job
     duly stats, duly jobs list        look
+    duly top, duly alerts             watch
     duly schedules list               what recurs
     duly pause --queue mail           nothing of it starts, until duly resume
     duly limits list, duly quota acme how much may run, start and wait
@@ -64,6 +67,8 @@ for _command in (
     limits.quota,
     workers.workers,
     stats.stats,
+    top.top,
+    alerts.alerts,
     doctor.doctor,
     usage.usage,
     audit.audit,

@@ -99,18 +99,20 @@ def _remember(key: str) -> Callable[[click.Context, click.Parameter, bool], None
     return callback
 
 
+def _shared_options() -> list[click.Parameter]:
+    return [
+        click.Option(["--json"], is_flag=True, expose_value=False, callback=_remember(_JSON), help="Answer in JSON."),
+        click.Option(["--debug"], is_flag=True, expose_value=False, help="Show the traceback of an error."),
+    ]
+
+
 class Command(click.Command):
     """A command: every one has --json and --debug."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.context_settings.setdefault("help_option_names", ["-h", "--help"])
-        self.params += [
-            click.Option(
-                ["--json"], is_flag=True, expose_value=False, callback=_remember(_JSON), help="Answer in JSON."
-            ),
-            click.Option(["--debug"], is_flag=True, expose_value=False, help="Show the traceback of an error."),
-        ]
+        self.params += _shared_options()
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Note what was written, for a command that starts others like itself."""
@@ -137,6 +139,15 @@ class Group(click.Group):
             known = ", ".join(self.commands)
             raise click.UsageError(f"no command {word!r}.{suggest(word, self.commands)} Commands: {known}", ctx)
         return super().resolve_command(ctx, args)
+
+
+class CommandGroup(Group):
+    """Commands under one word that is a command itself."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{"invoke_without_command": True, **kwargs})
+        self.context_settings.setdefault("help_option_names", ["-h", "--help"])
+        self.params += _shared_options()
 
 
 class Main(Group):

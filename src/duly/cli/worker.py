@@ -8,8 +8,9 @@ import logging
 import os
 import platform
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -29,7 +30,9 @@ from duly.domain.errors import ConfigurationError
 from duly.worker.lifeline import end_with_parent
 from duly.worker.recycle import RECYCLE
 from duly.worker.registry import Kind
-from duly.worker.worker import WorkerSettings
+from duly.worker.worker import MetricsSettings, WorkerSettings
+
+MOST_PROCESSES = 512
 
 
 @click.command(cls=Command)
@@ -39,7 +42,7 @@ from duly.worker.worker import WorkerSettings
 )
 @click.option(
     "--processes",
-    type=click.IntRange(1, 512),
+    type=click.IntRange(1, MOST_PROCESSES),
     metavar="N",
     default=1,
     help="How many worker processes to run and keep alive.",
@@ -60,6 +63,13 @@ from duly.worker.worker import WorkerSettings
 @click.option(
     "--max-memory", type=click.IntRange(1), metavar="MB", help="Go on in a fresh process above this much memory."
 )
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65_535),
+    metavar="N",
+    help="Serve /metrics, /healthz and /readyz at this port; with several processes, at it and those after it.",
+)
+@click.option("--metrics-host", metavar="HOST", help="At this address, instead of to this machine alone.")
 @click.option("--log-level", type=click.Choice(LEVELS, case_sensitive=False), default="info", help="What to log.")
 @click.option("--verbose", "-v", is_flag=True, help="Log when each run starts and ends.")
 @click.option(
@@ -98,7 +108,7 @@ def worker(
         found = required_app(app, include)
         handler = set_up_logging(json=wants_json(), level=log_level)
         try:
-            settings = _settings(found.app, shares, given)
+            settings = _settings(found.app, shares, {**given, "child": child})
             if verbose or dev:
                 found.app.middleware(narrate)
             if dev:
@@ -114,13 +124,13 @@ def worker(
                 logging.getLogger().removeHandler(handler)
 
 
-def _settings(app: Duly, shares: object, given: dict[str, Any]) -> WorkerSettings:
+def _settings(app: Duly, shares: object, given: Mapping[str, Any]) -> WorkerSettings:
     def seconds(value: timedelta | None) -> float | None:
         return None if value is None else value.total_seconds()
 
     if given["lease"] is not None and given["lease"] < timedelta(milliseconds=200):
         raise click.BadParameter("it must be at least 200ms", param_hint="--lease")
-    return app.worker_settings(
+    settings = app.worker_settings(
         shares,
         thread_slots=given["threads"],
         async_slots=given["async_slots"],
@@ -128,6 +138,24 @@ def _settings(app: Duly, shares: object, given: dict[str, Any]) -> WorkerSetting
         lease=seconds(given["lease"]),
         grace=seconds(given["grace"]),
         max_jobs=given["max_jobs"],
+    )
+    return replace(settings, metrics=_metrics(app, settings.metrics, given))
+
+
+def _metrics(app: Duly, configured: MetricsSettings | None, given: Mapping[str, Any]) -> MetricsSettings | None:
+    """Where metrics are served: as the options say, else as the settings do."""
+    port, host = given.get("metrics_port"), given.get("metrics_host")
+    if port is None and configured is None:
+        if host is not None:
+            raise click.UsageError("--metrics-host needs --metrics-port, or the setting metrics_listen")
+        return None
+    found = configured or MetricsSettings(port=0, tenants=app.settings.metrics_tenants)
+    return replace(
+        found,
+        host=found.host if host is None else host,
+        port=found.port if port is None else port,
+        ports=MOST_PROCESSES if given.get("child") else 1,
+        database=app.settings.metrics_scope == "all",
     )
 
 
@@ -210,6 +238,7 @@ def _banner(app: Duly, settings: WorkerSettings, processes: int) -> None:
         f"  tasks     {_some(tasks)}",
         *([f"  recurring {plural(declared, 'job')} declared: duly schedules list"] if declared else []),
         f"  slots     {', '.join(f'{n} {kind}' for kind, n in slots.items()) or 'none'}",
+        *([f"  metrics   {_metrics_text(settings.metrics, processes)}"] if settings.metrics else []),
         f"Stop it with Ctrl-C: running jobs get {human(timedelta(seconds=settings.grace))} to end.",
     ]
     say(
@@ -227,6 +256,12 @@ def _banner(app: Duly, settings: WorkerSettings, processes: int) -> None:
     )
     if not tasks:
         note("this app declares no task, so there is nothing it can run. Is a module missing? See --include")
+
+
+def _metrics_text(metrics: MetricsSettings, processes: int) -> str:
+    host = f"[{metrics.host}]" if ":" in metrics.host else metrics.host
+    more = f" and the {processes - 1} ports after it" if processes > 1 else ""
+    return f"http://{host}:{metrics.port}/metrics{more}" if metrics.port else "at any free port: see the log"
 
 
 def _queue_text(name: str, slots: int | None, weight: int) -> str:

@@ -17,6 +17,7 @@
     │   └── SchemaTooNew
     ├── JobNotFound (LookupError)
     │   └── RecurringJobNotFound
+    ├── AlertNotFound (LookupError)
     ├── Conflict                           a verb that the job's state does not allow
     │   ├── JobNotRetryable
     │   ├── UniqueKeyHeld
@@ -127,6 +128,10 @@ class SchemaTooOld(DatabaseError):
 
 class SchemaTooNew(DatabaseError):
     """The tables are newer than this version of duly: upgrade with `pip install --upgrade duly`."""
+
+
+class AlertNotFound(DulyError, LookupError):
+    """There is no such alert. See: duly alerts --all"""
 
 
 class JobNotFound(DulyError, LookupError):

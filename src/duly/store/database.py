@@ -59,6 +59,11 @@ class Database(Protocol):
     dialect: Dialect
 
     @property
+    def calls(self) -> int:
+        """How many statements this process has sent to it."""
+        ...
+
+    @property
     def clock(self) -> Clock:
         """Where the time comes from."""
         ...

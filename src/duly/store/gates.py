@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from duly.domain.errors import DatabaseError
 from duly.domain.limits import Gate, Limit, Says
 from duly.store import ops_gates, ops_keys, ops_limits
 from duly.store.call import Call, Op, Rows
@@ -101,6 +102,7 @@ class Gates:
             return before
 
         before = self._database.write(op)
+        self.stamp()
         self._database.poke(Hint("gates"))
         return before
 
@@ -132,6 +134,7 @@ class Gates:
                 yield from ops_limits.set_by_hand(scope, tenant, says, actor=actor)
 
         self._database.write(op)
+        self.stamp()
         self._database.poke(Hint("gates"))
 
     def declare(self, wanted: Iterable[tuple[Gate, Says]], groups: Mapping[str, str] | None = None) -> None:
@@ -144,17 +147,21 @@ class Gates:
             return
         for group in self._database.write(lambda: ops_limits.declare(wanted, groups or {})):
             self.rearrange(group)
+        self.stamp()
         self._database.poke(Hint("gates"))
 
     def meter_keys(self, group: str, tasks: Iterable[str]) -> None:
         """Have claims of these tasks take what starts off the rates of the keys of a group."""
         self._database.write(lambda: ops_limits.meter_keys(group, tasks))
 
-    def stamp(self, age_us: int = ops_limits.STAMP_AFTER_US) -> int:
-        """Mark the runs under limits that are new. Returns how many limits there were."""
-        if not self._database.read(lambda: _rows(Call("unstamped", {"age_us": age_us}))):
+    def stamp(self) -> int:
+        """Mark the runs under limits that are new, unless a claim is under way for long. Returns how many limits."""
+        if not self._database.read(lambda: _rows(Call("unstamped"))):
             return 0
-        return self._database.write(lambda: ops_limits.stamp(age_us))
+        try:
+            return self._database.write(lambda: ops_limits.stamp(self._database.dialect), again=False)
+        except DatabaseError:
+            return 0  # until it can be done, runs are counted by what they are: slower, and as exact
 
     # -- keys -------------------------------------------------------------------------------------------------
 

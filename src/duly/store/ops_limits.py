@@ -11,11 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from duly.domain.audit import Actor
 from duly.domain.limits import BITS, Gate, Limit, Rate, Says
-from duly.store.call import Call, Op, Row
+from duly.store.call import Call, Dialect, Op, Row
 from duly.store.ops_audit import keep
-
-STAMP_AFTER_US = 60_000_000
-"""How long after a limit was made no claim can be under way that did not know of it."""
 
 
 def limits() -> Op[list[Limit]]:
@@ -106,9 +103,16 @@ def _plain(says: Says) -> dict[str, object]:
     return {name: value for name, value in says._asdict().items() if value not in (None, False)}
 
 
-def stamp(age_us: int = STAMP_AFTER_US) -> Op[int]:
-    """Mark the runs under limits that are new, so that they are found by their marks. Returns how many limits."""
-    rows = yield Call("unstamped", {"age_us": age_us})
+def stamp(dialect: Dialect) -> Op[int]:
+    """Mark the runs under limits that are new, so that they are found by their marks. Returns how many limits.
+
+    A claim that began before a limit was made leaves runs without the mark. On PostgreSQL such claims are waited for, a
+    little: if it takes longer, runs are counted by what they are until the next time.
+    """
+    if dialect is Dialect.POSTGRES:
+        yield Call("wait_little")
+        yield Call("bar_claims")
+    rows = yield Call("unstamped")
     for scope, name, limited_at in rows:
         params = {"scope": str(scope), "name": str(name)}
         yield Call("stamp_running", params | {"bit": BITS[str(scope)]})

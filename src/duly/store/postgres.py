@@ -25,6 +25,7 @@ from duly.store.database import Hint
 from duly.store.poker import Poker
 from duly.store.postgres_wake import PostgresWaker, channel_of, payload_of
 from duly.store.statements import CLOCKS, Compiled, check_schema
+from duly.store.tally import Tally
 
 if TYPE_CHECKING:
     import psycopg
@@ -76,6 +77,7 @@ class PostgresDatabase:
         self._abandoned: list[object] = []
         self._children: list[PostgresDatabase] = []
         self._parent: PostgresDatabase | None = None
+        self._calls = Tally()
         self._reset()
 
     def _reset(self) -> None:
@@ -178,6 +180,7 @@ class PostgresDatabase:
             if not self._checked:
                 self._check_schema(connection)
             if atomic:
+                self._calls.add(2)  # BEGIN and COMMIT
                 with connection.transaction():
                     result = self._drive(connection, op)
             else:
@@ -223,6 +226,7 @@ class PostgresDatabase:
             steps.close()
 
     def _execute(self, connection: psycopg.Connection, call: Call | CopyIn | Foreign) -> Rows:
+        self._calls.add()
         if isinstance(call, CopyIn):
             return self._copy(connection, call)
         if isinstance(call, Foreign):
@@ -281,6 +285,11 @@ class PostgresDatabase:
     # -- the rest of the protocol -----------------------------------------------------------------------------
 
     @property
+    def calls(self) -> int:
+        """How many round trips this process has made to it."""
+        return self._calls.n
+
+    @property
     def clock(self) -> Clock:
         """Where the time comes from. The server's is used unless this one is moved by hand."""
         return self._clock
@@ -295,7 +304,7 @@ class PostgresDatabase:
         child = PostgresDatabase(self.url, self._clock, schema=self.schema, notify=self._notify, size=1)
         child._checked, child._options = self._checked, self._options
         child._pooled, child._prepare = self._pooled, self._prepare
-        child._parent = self
+        child._parent, child._calls = self, self._calls
         self._children.append(child)
         return child
 

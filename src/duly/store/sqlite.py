@@ -25,6 +25,7 @@ from duly.store.database import Hint
 from duly.store.lockfile import LockFile
 from duly.store.sqlite_wake import SqliteWaker, poke_sockets
 from duly.store.statements import Compiled
+from duly.store.tally import Tally
 
 R = TypeVar("R")
 CHECKPOINT_BYTES = 4 << 20
@@ -71,6 +72,7 @@ class SqliteDatabase:
         self._connect_with = connect or _stdlib_connect
         self._compiled = Compiled(Dialect.SQLITE, "question", "duly", server_clock=False)
         self._abandoned: list[object] = []
+        self._calls = Tally()
         self._reset()
 
     # -- the life of connections ------------------------------------------------------------------------------
@@ -354,6 +356,7 @@ class SqliteDatabase:
             return self._execute_foreign(connection, call, now)
         assert isinstance(call, Call), "COPY is for PostgreSQL"
         sql, order = self._compiled.get(call.name)
+        self._calls.add()
         given = call.params
         params = tuple([now if name == "now" else lease_now if name == "lease_now" else given[name] for name in order])
         rows: list[Row] = connection.execute(sql, params).fetchall()
@@ -395,6 +398,11 @@ class SqliteDatabase:
         return result
 
     # -- the rest of the protocol -----------------------------------------------------------------------------
+
+    @property
+    def calls(self) -> int:
+        """How many statements this process has run on it."""
+        return self._calls.n
 
     @property
     def clock(self) -> Clock:

@@ -12,7 +12,7 @@ import subprocess
 from functools import lru_cache
 from pathlib import Path
 
-from duly.domain.records import ProcessIdentity
+from duly.domain.records import ProcessIdentity, WorkerRecord
 
 
 @lru_cache(maxsize=1)
@@ -84,3 +84,12 @@ def is_gone(other: ProcessIdentity, *, one_host: bool = False) -> bool:
     if found is None:
         return True
     return bool(found and other.process_started_at and found != other.process_started_at)
+
+
+SILENCE_US = 15_000_000
+"""How much longer than its lease a worker may be silent before it is not counted as alive."""
+
+
+def is_alive(worker: WorkerRecord) -> bool:
+    """Whether a worker lives, as far as can be told from here."""
+    return worker.silent_us <= worker.lease_us + SILENCE_US and not is_gone(worker.process)

@@ -92,6 +92,7 @@ class Registry:
     on_stop: list[Callable[[], object]] = field(default_factory=list)
     on_failure: list[Callable[[Any, BaseException], object]] = field(default_factory=list)
     on_usage: list[Callable[[list[UsageRecord]], object]] = field(default_factory=list)
+    on_alert: list[Callable[[Any], object]] = field(default_factory=list)
     around: list[Around] = field(default_factory=list)
     registered: dict[tuple[str, str], TaskDefinition] = field(default_factory=dict)
     """Functions for one tenant's job each, by (tenant, task): what `register` was given."""

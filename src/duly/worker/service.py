@@ -7,12 +7,16 @@ are written here, once.
 from __future__ import annotations
 
 import logging
+import math
 import random
 import threading
+import time
 from collections.abc import Callable
 
 log = logging.getLogger("duly.worker")
 
+STUCK_SECONDS = 120.0
+"""A step that takes longer than this does not turn any more: longer than any wait for a database that is away."""
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 10.0
 
@@ -30,6 +34,8 @@ class Service:
         self._stop = False
         self._pause = FIRST_PAUSE
         self._failing = False
+        self._turn_by = math.inf
+        """When the step under way should have ended, or the next one begun."""
         self._thread = threading.Thread(target=self._main, name=f"duly-{name}", daemon=True)
 
     def start(self) -> None:
@@ -40,6 +46,13 @@ class Service:
         """Have the next step now."""
         if not self._wake.is_set():
             self._wake.set()
+
+    @property
+    def stuck(self) -> bool:
+        """Whether its thread has ended, or does not turn, though nobody stopped it."""
+        if self._stop or self._thread.ident is None:
+            return False
+        return not self._thread.is_alive() or time.monotonic() > self._turn_by
 
     @property
     def stopping(self) -> bool:
@@ -55,11 +68,13 @@ class Service:
 
     def _main(self) -> None:
         while not self._stop:
+            self._turn_by = time.monotonic() + STUCK_SECONDS
             try:
                 wait = self._step()
                 self._pause, self._failing = FIRST_PAUSE, False
             except Exception as error:
                 wait = self._failed(error)
+            self._turn_by = time.monotonic() + wait + STUCK_SECONDS
             if wait > 0 and not self._stop:
                 self._wake.wait(wait)
             self._wake.clear()

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from duly.domain.errors import DulyError, WorkerError
 from duly.domain.ids import uuid7
@@ -26,7 +26,7 @@ from duly.worker import identity
 from duly.worker.capture import Capture
 from duly.worker.claimer import Claimer
 from duly.worker.context import Run, lease_time
-from duly.worker.executor import Executor
+from duly.worker.executor import Concluded, Executor
 from duly.worker.finisher import Finisher
 from duly.worker.hooks import RunCoroutine, run_hook, run_hook_whatever
 from duly.worker.keeper import Keeper
@@ -34,6 +34,11 @@ from duly.worker.meter import Meter
 from duly.worker.registry import Kind, Registry, TaskDefinition
 from duly.worker.service import Service
 from duly.worker.slots import Pool, QueueShare, Slots
+
+if TYPE_CHECKING:
+    from duly.alerts.settings import AlertSettings
+    from duly.metrics.figures import Figures, Lateness
+    from duly.metrics.server import MetricsServer
 
 log = logging.getLogger("duly.worker")
 
@@ -43,6 +48,9 @@ STOP_SECONDS = 2.0
 """How long handlers that were told to stop may take to do so."""
 FINISH_SECONDS = 5.0
 """How long a worker that stops tries to write what ended."""
+
+ALERTS_AFTER = 1.0
+"""How long after its start a worker first looks for alerts: a short life should cost nothing."""
 
 METER_SECONDS = 1.0
 """How long those who meter have at the least to take what is left, also when the grace is over."""
@@ -67,8 +75,25 @@ class WorkerSettings:
     max_result: int = 262_144
     version: str = "0"
     app_path: str | None = None
+    alerts: Callable[[], AlertSettings] | None = None
+    """How alerts are looked for; None: not by this worker."""
+    metrics: MetricsSettings | None = None
+    """Where metrics and health are served; None: nowhere."""
     max_jobs: int | None = None
     """Claim no more than this many, then stop: for ticks and for recycling."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsSettings:
+    """Where a worker serves its metrics and its health, and what they tell."""
+
+    host: str = "127.0.0.1"
+    port: int
+    ports: int = 1
+    """How many ports to try: several processes on one machine are given one number."""
+    tenants: int = 20
+    database: bool = True
+    """Whether the metrics of the whole database are served beside those of the process."""
 
 
 class Runner(Protocol):
@@ -173,6 +198,10 @@ class Worker:
         self._finisher.wake = self._finish_service.wake
         self._finisher.let_in = self._let_in
         self._finisher.freed = self._freed
+        self._alert_service: Service | None = None
+        self._server: MetricsServer | None = None
+        self._lateness: Lateness | None = None
+        self._rescued = 0
         self._meter: Meter | None = None
         self._drain_until = 0.0
         self._capture = Capture(self._held)
@@ -185,14 +214,18 @@ class Worker:
         with self._lock:
             if self._state != "new":
                 raise WorkerError("this worker has already been started. Make a new one")
-            self._state = "running"
+            self._state = "starting"
         try:
+            self._serve()
             self._get_ready()
+            with self._lock:
+                self._state = "running"
         except BaseException:
             self._sign_off()
             raise
         logging.getLogger().addHandler(self._capture)
         self._meter_usage()
+        self._watch_for_alerts()
         for service in self._services():
             service.start()
         self._store.poke(Hint("workers"))
@@ -216,14 +249,55 @@ class Worker:
         """Tell those who meter, if there are any: without, nothing is done for them."""
         if self._registry.on_usage:
             self._meter = Meter(self._registry.on_usage, self._now_us, on=self._run_on_loop)
-            self._finisher.report = self._meter.report
+            self._finisher.report = self._report
             self._meter.start()
+
+    def _serve(self) -> None:
+        """Serve metrics and health, if asked to. Before all else, so that there is an answer from the start."""
+        wanted = self.settings.metrics
+        if wanted is None:
+            return
+        from duly.metrics.figures import Lateness
+        from duly.metrics.serve import serve
+
+        self._lateness = Lateness()
+        self._finisher.report = self._note_lateness
+        self._server = serve(self._store, self, wanted)
+        self._server.start()
+
+    def _watch_for_alerts(self) -> None:
+        if self.settings.alerts is None or not self.settings.alerts().enabled:
+            return
+        from duly.alerts.evaluate import Evaluator
+
+        evaluator = Evaluator(self._store, self.settings.alerts, self._registry.on_alert, on=lambda: self._run_on_loop)
+        first = iter((min(ALERTS_AFTER, self.settings.alerts().interval.total_seconds()),))
+        service = Service("alerts", lambda: next(first, 0.0) or evaluator.step(stopping=lambda: service.stopping))
+        self._alert_service = service
 
     @property
     def _run_on_loop(self) -> RunCoroutine | None:
         """How to run a coroutine of a hook on the loop of the handlers, if there is one."""
         runner = self._runners.get(Kind.ASYNC)
         return None if runner is None else runner.run_here  # type: ignore[attr-defined]
+
+    def _report(self, ended: list[Concluded]) -> None:
+        """Tell those who meter, and note how late recurring jobs were."""
+        if self._meter is not None:
+            self._meter.report(ended)
+        if self._lateness is not None:
+            self._note_lateness(ended)
+
+    def _note_lateness(self, ended: list[Concluded]) -> None:
+        assert self._lateness is not None
+        late: list[float] = []
+        now_us, now_ns = self._now_us(), time.monotonic_ns()
+        for run, ended_ns, settled in ended:
+            if run.job.hold == HOLD["recurs"] and settled.ran_us >= 0:
+                started = now_us - (now_ns - ended_ns) // 1_000 - settled.ran_us
+                late.append(max(0.0, (started - run.job.run_at) / 1e6))
+        if late:
+            self._lateness.add(late)
 
     def _learn(self, task: TaskDefinition) -> None:
         """A function was registered while this worker runs."""
@@ -245,6 +319,7 @@ class Worker:
             self._claim_service,
             self._listen_service,
             self._upkeep_service,
+            *([] if self._alert_service is None else [self._alert_service]),
         ]
 
     def _write_down(self) -> None:
@@ -266,7 +341,7 @@ class Worker:
                 self._state = "stopped"
                 self._stopped.set()
                 return
-            first = self._state == "running"
+            first = self._state in ("running", "starting")
             self._state = "draining"
         if not first:
             self._hurry = True
@@ -340,6 +415,8 @@ class Worker:
             self._waker.dispose()
         for store in self._reserved:
             store.release()
+        if self._server is not None:
+            self._server.stop()
         with self._lock:
             self._state = "stopped"
         self._stopped.set()
@@ -510,7 +587,7 @@ class Worker:
             self._next_lapse = now + max(0.2, (lease_us - unbroken) / 1e6)
             return
         limit = self.settings.crash_limit
-        rescue_lapsed(self._store, lease_us=lease_us, crash_limit=limit, is_ours=self._holds)
+        self._rescued += rescue_lapsed(self._store, lease_us=lease_us, crash_limit=limit, is_ours=self._holds)
         lapse = self._store.next_lapse_us()
         if lapse is not None:
             self._next_lapse = now + min(self.settings.lease, max(0.2, lapse / 1e6))
@@ -528,7 +605,7 @@ class Worker:
             self._claimer.bounds.forget()
         dead = [worker for worker in self._peers if self._is_gone(worker.process)]
         if dead:
-            rescue_dead(self._store, dead, self._is_gone, crash_limit=self.settings.crash_limit)
+            self._rescued += rescue_dead(self._store, dead, self._is_gone, crash_limit=self.settings.crash_limit)
             self._refresh_peers = True
             self._claimer.hint([Hint("look")])
             self._claim_service.wake()
@@ -552,6 +629,37 @@ class Worker:
     def settled(self) -> int:
         """How many runs this worker has ended."""
         return self._finisher.settled
+
+    @property
+    def state(self) -> str:
+        """new, starting, running, draining or stopped."""
+        return self._state
+
+    def stuck(self) -> list[str]:
+        """Which of its threads do not turn."""
+        return [service.name for service in self._services() if service.stuck] if self._state == "running" else []
+
+    @property
+    def metrics_address(self) -> tuple[str, int] | None:
+        """Where it serves metrics and health, if it does."""
+        return None if self._server is None else self._server.address
+
+    def figures(self) -> Figures:
+        """What it counts about itself."""
+        from duly.metrics.figures import LATENESS, Figures
+
+        none = [0] * (len(LATENESS) + 1)
+        return Figures(
+            state=self._state,
+            slots={str(kind): pool.slots for kind, pool in self._slots.pools.items()},
+            busy=self.busy,
+            claimed=self.claimed,
+            settled=self.settled,
+            refused=self._finisher.refused,
+            rescued=self._rescued,
+            calls=self._store.database.calls,
+            lateness=(none, 0.0) if self._lateness is None else self._lateness.read(),
+        )
 
     @property
     def meter(self) -> Meter | None:

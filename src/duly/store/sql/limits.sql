@@ -44,12 +44,23 @@ DELETE FROM duly.gates
 WHERE scope = :scope::text AND name = :name::text AND slots IS NULL AND rate_n IS NULL AND most_waiting IS NULL AND breaker IS NULL
   AND NOT meters_keys AND paused_at IS NULL AND blocked_until IS NULL AND declared IS NULL
 
--- name: unstamped Limits that are older than any claim that may not have known of them, and whose runs are not all marked.
-SELECT scope, name, limited_at FROM duly.gates WHERE slots IS NOT NULL AND NOT stamped AND limited_at <= :now - :age_us::bigint LIMIT 100
+-- name: unstamped Limits whose runs are not all marked: a claim that did not know of them may be under way.
+SELECT scope, name, limited_at FROM duly.gates WHERE slots IS NOT NULL AND NOT stamped AND scope IN ('task', 'queue', 'tenant') LIMIT 100
 
--- name: stamp_running Mark the runs that are counted under a limit.
-UPDATE duly.running SET limited = limited | :bit::smallint
-WHERE CASE :scope::text WHEN 'task' THEN task WHEN 'queue' THEN queue ELSE tenant END = :name::text AND limited & :bit::smallint = 0
+-- name: bar_claims [postgres] Every claim reads the gates: once we have this lock, those that began before have ended, and later ones know all limits.
+LOCK TABLE duly.gates IN ACCESS EXCLUSIVE MODE
+
+-- name: stamp_running [postgres] Mark the runs that are counted under a limit, in the order in which all lock them.
+WITH unmarked AS MATERIALIZED (
+    SELECT id FROM duly.running
+    WHERE CASE :scope::text WHEN 'task' THEN task WHEN 'queue' THEN queue ELSE tenant END = :name::text AND limited & :bit::smallint = 0
+    ORDER BY id FOR UPDATE
+)
+UPDATE duly.running SET limited = limited | :bit::smallint WHERE id IN (SELECT id FROM unmarked)
+
+-- name: stamp_running [sqlite] Mark the runs that are counted under a limit.
+UPDATE duly.running SET limited = limited | :bit
+WHERE CASE :scope WHEN 'task' THEN task WHEN 'queue' THEN queue ELSE tenant END = :name AND limited & :bit = 0
 
 -- name: stamped All runs under a limit are marked: from now on they are found by their mark.
 UPDATE duly.gates SET stamped = true WHERE scope = :scope::text AND name = :name::text AND limited_at = :limited_at::bigint
