@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from duly.admin import SILENCE_US
-from duly.domain.records import MINUTE_US, Counts, WorkerRecord
+from duly.domain.records import MINUTE_US, Counts
 from duly.store.ops_pages import Minute, Snapshot
 from duly.web.pages import waits
 from duly.web.pages.live import LOOK_BACK
-from duly.worker.identity import is_gone
 
 
 def counts(snapshot: Snapshot) -> Counts:
@@ -31,11 +29,6 @@ def states(snapshot: Snapshot) -> dict[str, int | None]:
         "running": total(snapshot.running),
         **{state: snapshot.ended.get(state) for state in ("succeeded", "failed", "cancelled")},
     }
-
-
-def alive(worker: WorkerRecord) -> bool:
-    """Whether a worker lives, as far as can be told from here."""
-    return worker.silent_us <= worker.lease_us + SILENCE_US and not is_gone(worker.process)
 
 
 def grouped(snapshot: Snapshot, column: int) -> dict[str, dict[str, int]]:

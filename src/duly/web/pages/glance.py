@@ -11,10 +11,11 @@ from duly.domain.records import MINUTE_US
 from duly.store.ops_pages import Snapshot
 from duly.web.pages import charts, words
 from duly.web.pages.attention import attention
-from duly.web.pages.figures import alive, for_good, grouped, oldest, rate, rate_text, states, total, whole_hour
+from duly.web.pages.figures import for_good, grouped, oldest, rate, rate_text, states, total, whole_hour
 from duly.web.pages.live import LOOK_BACK, Sample
 from duly.web.pages.shell import templates
 from duly.web.pages.trends import trends
+from duly.worker.identity import is_alive
 
 SHOWN_RUNNING = 8
 OTHERWISE = {"waiting": "0", "running": "0", "scheduled": "0", "oldest": words.DASH, "rate": "0/min"}
@@ -58,7 +59,7 @@ def piece(template: str, prefix: str, values: dict[str, Any]) -> str:
 def overview(snapshot: Snapshot, samples: Sequence[Sample]) -> dict[str, Any]:
     """Everything of the first page."""
     minutes = whole_hour(snapshot)
-    living = [worker for worker in snapshot.workers if alive(worker)]
+    living = [worker for worker in snapshot.workers if is_alive(worker)]
     return {
         "tiles": {
             "waiting": total(snapshot.waiting),
@@ -121,7 +122,7 @@ def worker_lines(snapshot: Snapshot) -> list[dict[str, Any]]:
             {
                 "id": worker.id,
                 "name": f"{worker.process.host}:{worker.process.pid}",
-                "alive": alive(worker),
+                "alive": is_alive(worker),
                 "state": worker.state,
                 "slots": worker.slots,
                 "held": held,
