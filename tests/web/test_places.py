@@ -157,3 +157,9 @@ def test_a_tenant_has_a_quota_and_what_is_over_it_is_refused(api: Browser, jobs:
     body = {"task": "add", "args": {"x": 1}, "tenant": "acme"}
     assert api.post("/api/jobs", body).status_code == 201
     assert error_of(api.post("/api/jobs", body)) == (429, "quota_exceeded")
+
+
+def test_alerts_are_listed_and_acknowledged(api: Browser, jobs: Duly) -> None:
+    assert api.ok(api.get("/api/admin/alerts?ended=true"))["items"] == []
+    path = "/api/admin/alerts/0190f3c4-7b1e-7c3a-9f00-2a4b6c8d0e12/acknowledge"
+    assert error_of(api.post(path)) == (404, "not_found")

@@ -13,7 +13,7 @@ from duly.domain.states import State
 from duly.web.api.schema import BOOLEAN, ID, OBJECT, Schema, array, choice, maybe, obj, text, whole
 from duly.web.api.table import Row
 from duly.web.principal import Scope
-from duly.web.service import bulk, enqueue, jobs, limits, places, schedules, system, tokens
+from duly.web.service import alerts, bulk, enqueue, jobs, limits, places, schedules, system, tokens
 from duly.web.service.filters import MOST_OFFSET, MOST_PAGE, Wanted
 
 STATUS: Final = choice(*State, "pending", "waiting", "crawling", "processing", "success", "completed", "canceled")
@@ -333,6 +333,8 @@ BEYOND: Final = (
             "limit": LIMIT,
         },
     ),
+    Row("GET", "/api/admin/alerts", alerts.alerts, "Alerts", query={"ended": BOOLEAN, "limit": LIMIT}),
+    Row("POST", "/api/admin/alerts/{id}/acknowledge", alerts.acknowledge, "Acknowledged"),
     Row("GET", "/api/admin/doctor", system.doctor, "Doctor"),
     Row("GET", "/api/admin/tokens", tokens.list_tokens, "Tokens"),
     Row(

@@ -288,6 +288,27 @@ SHAPES: Final[dict[str, Schema]] = {
             )
         ),
     ),
+    "Alerts": answer(
+        items=array(
+            answer(
+                id=ID,
+                rule=TEXT,
+                subject=TEXT,
+                queue=maybe(TEXT),
+                task=maybe(TEXT),
+                value=NUMBER,
+                threshold=NUMBER,
+                message=TEXT,
+                details=OBJECT,
+                started_at=TIME,
+                ended_at=maybe(TIME),
+                silenced_until=maybe(TIME),
+                acked_at=maybe(TIME),
+                acked_by=maybe(TEXT),
+            )
+        )
+    ),
+    "Acknowledged": answer(id=ID, news=BOOLEAN),
     "Ticked": answer(ok=BOOLEAN, claimed=COUNT, settled=COUNT),
     "Me": answer(name=TEXT, scopes=array(TEXT), tenant=maybe(TEXT), read_only=BOOLEAN),
     "Token": answer(
