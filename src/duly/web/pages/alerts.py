@@ -12,6 +12,7 @@ from duly.web.desk import Desk, verb
 from duly.web.errors import missing
 from duly.web.pages.shell import call, desk_of, field, go_back, say, show
 from duly.web.principal import Scope
+from duly.web.service import alerts as verbs
 
 MOST_ENDED: Final = 50
 
@@ -25,7 +26,7 @@ async def alerts_page(request: Request) -> Response:
 @verb(Scope.READ, everyone=True)
 def read(desk: Desk) -> dict[str, Any]:
     """Alerts with what is silenced."""
-    found = [each.to_dict() for each in desk.jobs.alerts(all=True, limit=MOST_ENDED)]
+    found = verbs.alerts(desk, ended=True, limit=MOST_ENDED)["items"]
     return {
         "active": [each for each in found if each["ended_at"] is None],
         "ended": [each for each in found if each["ended_at"] is not None],
@@ -34,12 +35,6 @@ def read(desk: Desk) -> dict[str, Any]:
 
 
 # -- act --------------------------------------------------------------------------------------------------------------
-
-
-@verb(Scope.OPERATE, everyone=True)
-def acknowledge(desk: Desk, alert_id: str) -> None:
-    """Say that somebody looks after an alert."""
-    desk.jobs.alerts.acknowledge(alert_id)
 
 
 @verb(Scope.OPERATE, everyone=True)
@@ -59,7 +54,7 @@ async def act(request: Request) -> Response:
     rule, subject = await field(request, "rule") or None, await field(request, "subject") or None
     match request.path_params["verb"]:
         case "acknowledge":
-            await call(request, acknowledge, desk_of(request), await field(request, "id"))
+            await call(request, verbs.acknowledge, desk_of(request), await field(request, "id"))
             text = "Others can see now that you look after it."
         case "silence":
             duration, reason = await field(request, "for") or "1h", await field(request, "reason")
