@@ -20,6 +20,7 @@ from duly.web.desk import Desk, on_thread
 from duly.web.guard import CREDENTIAL, Guard
 from duly.web.handlers import HANDLERS
 from duly.web.options import LOOPBACK, MIB, Options
+from duly.web.pages.live import Hub
 from duly.web.rates import Rates
 from duly.web.redact import Redaction
 
@@ -38,6 +39,7 @@ class Web:
         self.keeper = Keeper(self)
         self.links = Links()
         self.rates = Rates(options.rate, options.burst)
+        self.hub = Hub(self)
 
     def now(self) -> float:
         """Seconds, for what happens within this process."""

@@ -1,4 +1,4 @@
-"""Answers for what no route takes, in the one shape of errors."""
+"""Answers for what no route takes, in the one shape of errors; for people as a page."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from duly.web.errors import WebError
+from duly.web.guard import CREDENTIAL, SAFE, path_of
+from duly.web.pages.shell import show_error
 
 CODES: Final = {404: "not_found", 405: "method_not_allowed"}
 
@@ -20,7 +22,14 @@ async def refused(request: Request, error: Exception) -> Response:
     words = {404: "there is nothing here", 405: f"there is no {request.method[:20]} here"}
     message = words.get(error.status_code, error.detail)
     code = CODES.get(error.status_code, "refused")
-    return WebError(error.status_code, code, message, headers=dict(error.headers or {})).response()
+    told = WebError(error.status_code, code, message, headers=dict(error.headers or {}))
+    return show_error(request, told) if _wants_page(request) else told.response()
+
+
+def _wants_page(request: Request) -> bool:
+    """Whether somebody who was let in looks for a page."""
+    is_read = request.method in SAFE and not path_of(request).startswith("/api/")
+    return is_read and bool(request.scope.get(CREDENTIAL)) and "text/html" in request.headers.get("accept", "")
 
 
 HANDLERS: Final[Mapping[Any, Any]] = {HTTPException: refused}

@@ -54,10 +54,9 @@ _NONE = {"scheduled": 0, "waiting": 0, "running": 0, "oldest_waiting_seconds": N
 
 
 @verb(Scope.READ)
-def queues(desk: Desk) -> dict[str, Any]:
+def queues(desk: Desk, *, counts: Counts | None = None) -> dict[str, Any]:
     """Every queue that has jobs, is declared, or was spoken of; how deep it is, and who takes from it."""
-    counts = desk.jobs.counts()
-    found = _counted(desk, counts, "queue")
+    found = _counted(desk, counts or desk.jobs.counts(), "queue")
     options, pauses = desk.jobs.store.queue_options(), _pauses(desk, "queue")
     names = set(found)
     if desk.tenant is None:
@@ -136,9 +135,9 @@ def tasks(desk: Desk) -> dict[str, Any]:
 
 
 @verb(Scope.READ)
-def tenants(desk: Desk, *, limit: int = 100, offset: int = 0) -> dict[str, Any]:
+def tenants(desk: Desk, *, limit: int = 100, offset: int = 0, counts: Counts | None = None) -> dict[str, Any]:
     """Every tenant that has jobs, used anything in a day, or was spoken of."""
-    lines = _tenants(desk)
+    lines = _tenants(desk, counts)
     names = sorted(lines)
     return {"items": [lines[name] for name in names[offset : offset + limit]], "total": len(names)}
 
@@ -154,8 +153,8 @@ def tenant(desk: Desk, name: str) -> dict[str, Any]:
     return found or _tenant(name, {}, {}, None, 1.0)
 
 
-def _tenants(desk: Desk) -> dict[str, dict[str, Any]]:
-    found = _counted(desk, desk.jobs.counts(), "tenant")
+def _tenants(desk: Desk, counts: Counts | None = None) -> dict[str, dict[str, Any]]:
+    found = _counted(desk, counts or desk.jobs.counts(), "tenant")
     weights, pauses = desk.jobs.weights(), _pauses(desk, "tenant")
     used = {
         each.tenant or "": each.to_dict() for each in desk.jobs.usage(since=PERIOD, by="tenant", tenant=desk.tenant)
