@@ -45,6 +45,11 @@ SETTINGS = {
     "synchronous": "SQLite: `full` survives a power cut, `normal` may lose the last commits in one.",
     "include": "Modules that declare more tasks, loaded by the worker.",
     "allow_network_disk": "SQLite: accept a network disk; safe only if a single host ever opens the file.",
+    "redact": "The names of fields whose values the HTTP API and the dashboard never show, in arguments, results, "
+    "errors and logs. Case, `_`, `-` and `.` make no difference.",
+    "token": "A bearer token for the HTTP API that may do everything.",
+    "web_hosts": "The host names under which the HTTP API and the dashboard answer, beside those of this machine.",
+    "web_users": "Who may sign in by password: `NAME:SCOPES[@TENANT]:HASH`, the hash from `duly tokens hash-password`.",
     "metrics_listen": "Where a worker serves `/metrics`, `/healthz` and `/readyz`: a port (of this machine alone), "
     "or `host:port`.",
     "metrics_tenants": "How many tenants are named in metrics; the others are `other`.",
@@ -62,7 +67,7 @@ def _shown(value: object) -> str:
         return "as there"
     if value is None or value == ():
         return "not set"
-    return f"`{value}`"
+    return f"`{', '.join(value) if isinstance(value, tuple) else value}`"
 
 
 def settings_page() -> str:

@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from duly.task import Task
     from duly.tenant import Tenant
     from duly.usage import Usage
+    from duly.why.answer import Why
     from duly.worker.context import current_job
 else:
     from duly._lazy import importer
@@ -132,6 +133,7 @@ else:
             "duly.task": ("Task",),
             "duly.tenant": ("Tenant",),
             "duly.usage": ("Usage",),
+            "duly.why.answer": ("Why",),
             "duly.worker.context": ("current_job",),
         },
     )
@@ -190,6 +192,7 @@ __all__ = [
     "Usage",
     "UsageRecord",
     "WaitTimeout",
+    "Why",
     "WorkerError",
     "__version__",
     "current_job",

@@ -17,7 +17,7 @@ from duly.domain.records import Counts, Pause, WorkerRecord
 from duly.domain.states import State
 from duly.domain.text import clean_text
 from duly.job import Job, Run
-from duly.job_verbs import MOST_LISTED, MOST_REASON, Bulk, JobVerbs
+from duly.job_verbs import MOST_LISTED, MOST_REASON, Bulk, JobVerbs, checked_id, unknown_job
 from duly.limiting import gate_named
 from duly.maintenance.prune import Retention, prune_some
 from duly.worker.identity import is_alive
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from duly.doctor.finding import Finding
     from duly.store.store import Store
     from duly.tenant import Tenant
+    from duly.why.answer import Group, Why
 
 __all__ = ["MOST_LISTED", "Admin", "Bulk"]
 
@@ -109,6 +110,24 @@ class Admin(JobVerbs):
             and (task is None or task in json.loads(worker.tasks))
             and (queue is None or queue in json.loads(worker.queues))
         ]
+
+    def why(self, job_id: str, *, tenant: str | None = None) -> Why:
+        """Say why a job does not run, or how it stands: the reason, all that holds it, and what to do next.
+
+        For a `tenant`: only of its own jobs, and nothing in the answer of what others do.
+        """
+        from duly.why.ask import why
+
+        found = why(self._app, checked_id(job_id), tenant=tenant)
+        if found is None:
+            raise unknown_job(job_id)
+        return found
+
+    def why_waiting(self, *, queue: str | None = None, tenant: str | None = None) -> builtins.list[Group]:
+        """Say what holds all that waits, in a queue or in all of them, grouped by reason. By lanes, so never slow."""
+        from duly.why.ask import why_waiting
+
+        return why_waiting(self._app, queue=None if queue is None else check_queue_name(queue), tenant=tenant)
 
     def unknown_tasks(self, counts: Counts | None = None) -> builtins.list[tuple[str, str]]:
         """The (queue, task) of jobs that wait or are scheduled while no live worker could run them."""

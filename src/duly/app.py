@@ -7,9 +7,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 
 from duly.__about__ import __version__
-from duly.admin import Admin
 from duly.alerting import Alerting
 from duly.audit import Auditing
+from duly.bulk import BulkAdmin
 from duly.config import Settings, load_settings
 from duly.domain.clock import Clock, SystemClock
 from duly.domain.durations import micros, to_timedelta
@@ -31,6 +31,7 @@ from duly.store.database import Hint
 from duly.store.store import Store, open_database
 from duly.task import AsyncTask, Duration, Task
 from duly.task_limits import task_limits
+from duly.tokens import Tokens
 from duly.usage import Metering
 from duly.worker.registry import Kind, Registry, TaskDefinition, is_coroutine_function
 from duly.worker.slots import QueueShare
@@ -44,7 +45,7 @@ R = TypeVar("R")
 Fresh = Sequence[ops_enqueue.Fresh]
 
 
-class Duly(Admin, RecurringAdmin, Auditing, Limiting, Metering, Alerting):
+class Duly(BulkAdmin, RecurringAdmin, Auditing, Limiting, Metering, Alerting, Tokens):
     """A job queue in a database. Without an address: `$DULY_URL`, the configuration file, or `sqlite:///duly.db`.
 
     Nothing is opened until it is needed. Safe to use from any thread, and after a fork.

@@ -1,9 +1,10 @@
 """What operators did: who, what, to what, before and after, when and from where. Mixed into `Duly`.
 
 An operator's action is a verb that somebody calls through `Duly`: cancel, retry, delete, set_state, set_priority,
-boost, reschedule, set_aging, prune, pause, resume, set_weight, set_fair; of a recurring job enable, disable,
-edit, reschedule, run_now, delete; of alerts silence, unsilence, acknowledge. What the application does as its business
-(enqueue, recur, register, `set_enabled(sql=...)`) is none, unless it says who acts; what duly does by itself never is.
+boost, reschedule, set_aging, prune, pause, resume, set_weight, set_fair, set_limit, unset_limit, create_token,
+revoke_token; of a recurring job enable, disable, edit, reschedule, run_now, delete; of alerts silence, unsilence,
+acknowledge. What the application does as its business (enqueue, recur, register, `set_enabled(sql=...)`) is none,
+unless it says who acts; what duly does by itself never is.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ MOST_LISTED = 10_000
 ACTIONS = (
     "cancel", "retry", "delete", "set_state", "set_priority", "boost", "reschedule", "set_aging", "prune",
     "add", "edit", "enable", "disable", "run_now", "pause", "resume", "set_weight", "set_fair",
+    "set_limit", "unset_limit", "create_token", "revoke_token",
     "silence", "unsilence", "acknowledge",
 )  # fmt: skip
 

@@ -22,6 +22,7 @@ from duly.domain.text import safe_repr
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
+REDACTED: Final = ("password", "passwd", "secret", "token", "api_key", "authorization")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +52,10 @@ class Settings:
     include: tuple[str, ...] = ()
     allow_network_disk: bool = False
     notify: bool = True
+    redact: tuple[str, ...] = field(default=REDACTED, repr=False)
+    token: str | None = field(default=None, repr=False)
+    web_hosts: tuple[str, ...] = ()
+    web_users: tuple[str, ...] = field(default=(), repr=False)
     metrics_listen: str | None = None
     metrics_tenants: int = 20
     metrics_scope: Literal["all", "process"] = "all"
@@ -290,6 +295,23 @@ def _modules(value: object, what: str) -> tuple[str, ...]:
     return tuple(value)
 
 
+def _texts(kind: str) -> Reader:
+    def read(value: object, what: str) -> tuple[str, ...]:
+        if isinstance(value, str):
+            value = [part.strip() for part in value.split(",") if part.strip()]
+        if not isinstance(value, (list, tuple)) or not all(isinstance(each, str) and each for each in value):
+            raise InvalidOption(f"{what} must be a list of {kind}.")  # not shown: it may hold a password's hash
+        return tuple(value)
+
+    return read
+
+
+def _secret(value: object, what: str) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise InvalidOption(f"{what} must be text that nobody can guess: openssl rand -hex 32")
+    return value.strip()
+
+
 def _schema(value: object, what: str) -> str:
     if not isinstance(value, str) or re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,62}", value) is None:
         raise InvalidOption(
@@ -346,6 +368,10 @@ _READERS: Final[dict[str, Reader]] = {
     "include": _modules,
     "allow_network_disk": _flag,
     "notify": _flag,
+    "redact": _texts("names of fields"),
+    "token": _secret,
+    "web_hosts": _texts("host names"),
+    "web_users": _texts("users, each NAME:SCOPES:HASH"),
     "metrics_listen": _listen,
     "metrics_tenants": _whole(0, 10_000),
     "metrics_scope": _choice("all", "process"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -49,9 +49,9 @@ class JobVerbs:
 
     def get(self, job_id: str) -> Job[Any]:
         """Find one job, or raise JobNotFound."""
-        record = self.store.get(_checked(job_id))
+        record = self.store.get(checked_id(job_id))
         if record is None:
-            raise _unknown(job_id)
+            raise unknown_job(job_id)
         return Job(self._scope, job_id, record=record)
 
     def counts(self) -> Counts:
@@ -98,10 +98,10 @@ class JobVerbs:
 
     def _cancel(self, job_id: str, reason: str, action: str) -> str:
         answer, _ = self.store.cancel(
-            _checked(job_id), clean_text(reason, MOST_REASON), actor=current_actor(), action=action
+            checked_id(job_id), clean_text(reason, MOST_REASON), actor=current_actor(), action=action
         )
         if answer == "unknown":
-            raise _unknown(job_id)
+            raise unknown_job(job_id)
         if answer == "ended":
             raise Conflict(f"job {job_id} has already ended: it is {self.get(job_id).state}")
         if answer == "recurring":
@@ -113,11 +113,11 @@ class JobVerbs:
         self._retry(job_id, "retry")
 
     def _retry(self, job_id: str, action: str) -> None:
-        answer, holder = self.store.retry(_checked(job_id), actor=current_actor(), action=action)
+        answer, holder = self.store.retry(checked_id(job_id), actor=current_actor(), action=action)
         if answer == "recurring":
             self._scope.recurring_by_id(job_id).run_now()
         if answer == "unknown":
-            raise _unknown(job_id)
+            raise unknown_job(job_id)
         if answer == "running":
             raise JobNotRetryable(f"job {job_id} is running. Cancel it first, or wait for it to end")
         if answer == "held":
@@ -127,30 +127,30 @@ class JobVerbs:
 
     def delete(self, job_id: str) -> None:
         """Forget a job and its history. One that runs is refused."""
-        answer = self.store.delete(_checked(job_id), actor=current_actor())
+        answer = self.store.delete(checked_id(job_id), actor=current_actor())
         if answer == "recurring":
             self._scope.recurring_by_id(job_id).delete()
         if answer == "unknown":
-            raise _unknown(job_id)
+            raise unknown_job(job_id)
         if answer == "running":
             raise Conflict(f"job {job_id} is running. Cancel it first")
 
     def retry_many(self, job_ids: Iterable[str]) -> Bulk:
         """Run many jobs again now, as `retry` does each."""
         actor = current_actor()
-        answers = _in_batches(job_ids, lambda batch: self.store.retry_many(batch, actor=actor))
-        return _bulk({job_id: answer for job_id, (answer, _) in answers.items()}, ("queued",))
+        answers = in_batches(job_ids, lambda batch: self.store.retry_many(batch, actor=actor))
+        return told_of_many({job_id: answer for job_id, (answer, _) in answers.items()}, ("queued",))
 
     def cancel_many(self, job_ids: Iterable[str], reason: str = "cancelled") -> Bulk:
         """Cancel many jobs, as `cancel` does each: those that run are asked to stop."""
         reason, actor = clean_text(reason, MOST_REASON), current_actor()
-        answers = _in_batches(job_ids, lambda batch: self.store.cancel_many(batch, reason, actor=actor))
-        return _bulk({job_id: answer for job_id, (answer, _) in answers.items()}, ("cancelled", "asked"))
+        answers = in_batches(job_ids, lambda batch: self.store.cancel_many(batch, reason, actor=actor))
+        return told_of_many({job_id: answer for job_id, (answer, _) in answers.items()}, ("cancelled", "asked"))
 
     def delete_many(self, job_ids: Iterable[str]) -> Bulk:
         """Forget many jobs, as `delete` does each."""
         actor = current_actor()
-        return _bulk(_in_batches(job_ids, lambda batch: self.store.delete_many(batch, actor=actor)), ("deleted",))
+        return told_of_many(in_batches(job_ids, lambda batch: self.store.delete_many(batch, actor=actor)), ("deleted",))
 
     def set_state(self, job_id: str, state: State | str) -> None:
         """Set a job's state by hand: queued runs it again; succeeded, failed or cancelled ends one that waits."""
@@ -161,7 +161,7 @@ class JobVerbs:
             case State.CANCELLED:
                 self._cancel(job_id, "cancelled", "set_state")
             case State.SUCCEEDED | State.FAILED:
-                answer = self.store.end_by_hand(_checked(job_id), wanted, "ended by hand", actor=current_actor())
+                answer = self.store.end_by_hand(checked_id(job_id), wanted, "ended by hand", actor=current_actor())
                 if answer == "running":
                     raise Conflict(f"job {job_id} is running. Cancel it first")
                 if answer == "recurring":
@@ -177,7 +177,7 @@ class JobVerbs:
 
     def _set_priority(self, job_id: str, priority: int, action: str) -> None:
         if not self.store.set_priority(
-            _checked(job_id), check_priority(priority), actor=current_actor(), action=action
+            checked_id(job_id), check_priority(priority), actor=current_actor(), action=action
         ):
             raise Conflict(f"job {job_id} no longer waits: it is {self.get(job_id).state}")
 
@@ -190,26 +190,28 @@ class JobVerbs:
     def reschedule(self, job_id: str, *, delay: timedelta | float | str = 0) -> None:
         """Give a job that has not started another time, counted from now."""
         delay_us = micros(to_timedelta(delay, "delay"))
-        if not self.store.reschedule(_checked(job_id), delay_us=delay_us, actor=current_actor()):
+        if not self.store.reschedule(checked_id(job_id), delay_us=delay_us, actor=current_actor()):
             if self.store.is_recurring(job_id):
                 self._scope.recurring_by_id(job_id).reschedule(from_us(self.store.now_us() + delay_us))
                 return
             raise Conflict(f"job {job_id} no longer waits: it is {self.get(job_id).state}")
 
 
-def _checked(job_id: str) -> str:
+def checked_id(job_id: str) -> str:
+    """Return `job_id` if it is one."""
     if not is_job_id(job_id):
         raise JobNotFound(f"{job_id!r} is not the id of a job. Ids look like 0190f3c4-7b1e-7c3a-9f00-2a4b6c8d0e12")
     return job_id
 
 
-def _unknown(job_id: str) -> JobNotFound:
+def unknown_job(job_id: str) -> JobNotFound:
+    """There is no such job."""
     return JobNotFound(f"there is no job {job_id}: it was deleted or pruned, or the id is wrong")
 
 
-def _in_batches(job_ids: Iterable[str], do: Callable[[list[str]], dict[str, R]]) -> dict[str, R]:
+def in_batches(job_ids: Iterable[str], do: Callable[[list[str]], dict[str, R]]) -> dict[str, R]:
     """Do something to each of many jobs, a batch in a transaction."""
-    ids = [_checked(job_id) for job_id in job_ids]
+    ids = [checked_id(job_id) for job_id in job_ids]
     answers: dict[str, R] = {}
     for start in range(0, len(ids), BATCH):  # in one order, so that two of these do not wait for each other
         answers |= do(sorted(ids[start : start + BATCH]))
@@ -225,8 +227,10 @@ _REFUSALS = {
 }
 
 
-def _bulk(answers: dict[str, str], accepted: tuple[str, ...]) -> Bulk:
+def told_of_many(answers: dict[str, str], accepted: tuple[str, ...], words: Mapping[str, str] = _REFUSALS) -> Bulk:
+    """Tell what became of many jobs by what the store answered about each."""
+    why = _REFUSALS | dict(words)
     return Bulk(
         [job_id for job_id, answer in answers.items() if answer in accepted],
-        [(job_id, _REFUSALS.get(answer, answer)) for job_id, answer in answers.items() if answer not in accepted],
+        [(job_id, why.get(answer, answer)) for job_id, answer in answers.items() if answer not in accepted],
     )

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from duly.job import Run
     from duly.store.ops_recurring import Recurring, Standing
     from duly.tenant import Tenant
+    from duly.why.answer import Why
 
 R = TypeVar("R")
 
@@ -167,6 +168,10 @@ class RecurringJob:
     def runs(self) -> list[Run]:
         """Its runs that are kept, first to last."""
         return self._app.get(self.id).runs
+
+    def why(self) -> Why:
+        """Say why it does not run, or when it will: the reason, all that holds it, and what to do next."""
+        return self._app.why(self.id)
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values, for JSON."""

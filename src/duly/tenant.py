@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from duly.results import Waiters
     from duly.store.tenant import TenantStore
     from duly.usage import Usage
+    from duly.why.answer import Group, Why
     from duly.worker.registry import Registry
 
 P = ParamSpec("P")
@@ -160,6 +161,14 @@ class Tenant(JobVerbs, TenantRecurring):
     def runs(self, *, task: str | None = None, limit: int = 100) -> builtins.list[Run]:
         """The runs that ended last, newest first."""
         return [Run(record) for record in self.store.recent_runs(task=task, n=limit)]
+
+    def why(self, job_id: str) -> Why:
+        """Say why one of its jobs does not run, or how it stands; nothing of what others do is in the answer."""
+        return self._duly.why(job_id, tenant=self.name)
+
+    def why_waiting(self, *, queue: str | None = None) -> builtins.list[Group]:
+        """Say what holds all of its jobs that wait, grouped by reason."""
+        return self._duly.why_waiting(queue=queue, tenant=self.name)
 
     def standing(self) -> Standing:
         """Its weight, whether it is paused, and how many jobs wait, run and are parked: of each, 10,000 are counted."""

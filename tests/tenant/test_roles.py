@@ -118,6 +118,7 @@ alerts          r     -        riud    ru        -
 alert_notices   r     -        riud    r         -
 alert_turns     r     -        riud    r         -
 alert_silences  r     -        riud    riud      -
+tokens          -     -        -       riud      -
 schema_version  r     r        r       r         r
 tenant_roles    r     -        -       r         r
 places          r     -        r       r         r
@@ -365,7 +366,8 @@ def test_a_program_for_many_tenants_is_one_of_them_for_a_transaction(world: Worl
 
 # -- duly through the roles -------------------------------------------------------------------------------------------
 
-BY_OPERATORS = {"pause", "resume", "__getitem__"}  # a tenant's role may not pause; __getitem__ is below
+BY_OPERATORS = {"pause", "resume", "why", "why_waiting", "__getitem__"}
+"""A tenant's role may not pause, nor see the workers that `why` speaks of; `__getitem__` is below."""
 
 
 @pytest.mark.requirement("E9")

@@ -46,6 +46,8 @@ METHODS: dict[str, Do] = {
     + [t.list(state=s) for s in ("scheduled", "queued", "running", "succeeded", "failed", "cancelled", "disabled")],
     "counts": lambda t, w: t.counts(),
     "runs": lambda t, w: [t.runs(), t.runs(task="fail"), t.runs(task="nothing")],
+    "why": lambda t, w: [t.why(w.acme.ids[each]).to_dict() for each in ("waiting", "running", "failed", "scheduled")],
+    "why_waiting": lambda t, w: [each.to_dict() for each in t.why_waiting()],
     "standing": lambda t, w: t.standing(),
     "usage": lambda t, w: [t.usage(), t.usage(by="tenant,queue", period="day"), t.usage(task="work")],
     "audit": lambda t, w: [t.audit(), *(t.audit(job=each) for each in all_ids(w)), t.audit(by="boss of globex")],

@@ -26,8 +26,11 @@ from duly.cli import (
     stats,
     tenants,
     tick,
+    tokens,
     top,
     usage,
+    web,
+    why,
     worker,
     workers,
 )
@@ -38,12 +41,14 @@ _HELP = """A job queue in the database you already have.
 \b
     duly dev app.py                   worker that reloads, for development
     duly worker app:jobs              worker for production
+    duly web app.py                   the dashboard and the HTTP API
     duly enqueue app.py add x=1 y=2   store a job
     duly stats, duly jobs list        look
     duly top, duly alerts             watch
     duly schedules list               what recurs
     duly pause --queue mail           nothing of it starts, until duly resume
     duly limits list, duly quota acme how much may run, start and wait
+    duly why 4b6c8d0e12, duly why     why a job does not run; what holds all that waits
     duly doctor                       is all well?
 
 Exit codes: 0 done, 1 not possible (no such job, ...), 2 wrong usage or configuration, 3 database unavailable,
@@ -55,6 +60,7 @@ click.version_option(__version__, prog_name="duly")(main)
 for _command in (
     dev.dev,
     worker.worker,
+    web.web,
     enqueue.enqueue,
     jobs.jobs,
     runs.runs,
@@ -68,6 +74,7 @@ for _command in (
     queue_admin.queues,
     workers.workers,
     stats.stats,
+    why.why,
     top.top,
     alerts.alerts,
     doctor.doctor,
@@ -77,6 +84,7 @@ for _command in (
     migrate.migrate,
     roles.roles,
     prune.prune,
+    tokens.tokens,
 ):
     main.add_command(_command)
 

@@ -13,10 +13,11 @@ from typing import Any
 import click
 
 from duly.cli.apps import ENVIRONMENT
-from duly.cli.base import NO_DATABASE, OK, Command, wants_json
+from duly.cli.base import NO_DATABASE, OK, Command, note, wants_json
 from duly.cli.logs import say
 from duly.cli.options import DURATION, include_option
 from duly.cli.running import PROGRAM, Signals, watching_signals
+from duly.cli.serving import MORE_PORTS, PORT, can_serve, free_port
 from duly.cli.text import clean
 from duly.cli.watch import Files
 
@@ -32,18 +33,43 @@ STOP_SLACK = 6.0
 @click.option(
     "--grace", type=DURATION, default="2s", show_default=True, help="How long running jobs may take to end at a reload."
 )
+@click.option("--web/--no-web", "with_web", default=True, help="Also serve the dashboard, if it is installed.")
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65_525),
+    default=PORT,
+    show_default=True,
+    metavar="N",
+    help="Its port, or the next.",
+)
 @include_option
-def dev(app: str, queues: tuple[str, ...], grace: timedelta, include: tuple[str, ...]) -> int:
-    """Run a worker that starts again when a .py file changes.
+def dev(
+    app: str, queues: tuple[str, ...], grace: timedelta, include: tuple[str, ...], with_web: bool, port: int
+) -> int:
+    """Run a worker that starts again when a .py file changes, and the dashboard.
 
     The database is made and migrated on the spot. `if __name__ == "__main__":` is not run.
     """
     arguments = [app, "--grace", f"{grace.total_seconds()}s"]
     arguments += [f"--queue={each}" for each in queues] + [f"--include={each}" for each in include]
+    if with_web:
+        arguments += _web_arguments(port)
     if wants_json():
         arguments.append("--json")
     with watching_signals() as signals:
         return Loop(arguments, _watched(app), signals, grace=grace.total_seconds(), json=wants_json()).run()
+
+
+def _web_arguments(port: int) -> list[str]:
+    """How the worker is told to serve the dashboard; nothing where it cannot."""
+    if not can_serve():
+        if not wants_json():
+            note("For the dashboard: pip install 'duly[web]'")
+        return []
+    free = free_port(port)
+    if free is None:
+        raise click.BadParameter(f"ports {port} to {port + MORE_PORTS - 1} are all taken", param_hint="--port")
+    return ["--web", str(free)]
 
 
 def _watched(app: str) -> Files:

@@ -8,7 +8,8 @@ import logging
 import os
 import platform
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -25,6 +26,7 @@ from duly.cli.queues import read_queues
 from duly.cli.running import PROGRAM, Plan, Signals, run_worker, start_again, watching_signals
 from duly.cli.text import clean, plural
 from duly.domain.durations import human
+from duly.domain.errors import ConfigurationError
 from duly.worker.lifeline import end_with_parent
 from duly.worker.recycle import RECYCLE
 from duly.worker.registry import Kind
@@ -75,6 +77,7 @@ MOST_PROCESSES = 512
 )
 @click.option("--parent", type=int, hidden=True, help="Stop when this process is no longer the parent.")
 @click.option("--dev", type=click.Choice(("first", "again")), hidden=True, help="Started by duly dev.")
+@click.option("--web", "web_port", type=int, hidden=True, help="With --dev: also serve the dashboard on this port.")
 @include_option
 def worker(
     app: str | None,
@@ -86,6 +89,7 @@ def worker(
     child: bool,
     parent: int | None,
     dev: str | None,
+    web_port: int | None,
     **given: Any,
 ) -> int:
     """Run the jobs of APP (module:attribute, module, or app.py[:attribute]).
@@ -97,6 +101,10 @@ def worker(
     with watching_signals() as signals:
         if parent is not None:
             end_with_parent(parent, signal.SIGTERM)
+        if web_port is not None:
+            from duly.cli.serving import preload
+
+            preload()
         found = required_app(app, include)
         handler = set_up_logging(json=wants_json(), level=log_level)
         try:
@@ -109,7 +117,8 @@ def worker(
                 _banner(found.app, settings, processes)
             if processes > 1:
                 return _supervise(found.app, settings, processes, until_empty=given["until_empty"])
-            return _run_here(found.app, settings, _plan(given), signals, dev=dev, child=child, spec=app or "")
+            with _serving(found.app, web_port, first=dev == "first"):
+                return _run_here(found.app, settings, _plan(given), signals, dev=dev, child=child, spec=app or "")
         finally:
             if handler is not None:
                 logging.getLogger().removeHandler(handler)
@@ -164,6 +173,27 @@ def _run_here(
     if code == RECYCLE and not child:
         start_again()
     return code
+
+
+@contextmanager
+def _serving(app: Duly, port: int | None, *, first: bool) -> Iterator[None]:
+    """Serve the dashboard beside the worker, and print the link to it unless somebody is signed in already."""
+    if port is None:
+        yield
+        return
+    from duly.cli.serving import HOST, Served, listen
+
+    try:
+        listener = listen(HOST, port)
+    except ConfigurationError as error:
+        say("web", f"no dashboard: {error}", json=wants_json(), error=str(error))
+        yield
+        return
+    with Served(app, listener) as served:
+        if first or not served.has_session():
+            link = served.link()
+            say("web", f"The dashboard (this link lets you in once):\n\n    {link}\n", json=wants_json(), link=link)
+        yield
 
 
 def _supervise(app: Duly, settings: WorkerSettings, processes: int, *, until_empty: bool) -> int:

@@ -104,3 +104,9 @@ def timestamp_of(job_id: str) -> datetime:
         return _EPOCH + timedelta(milliseconds=milliseconds)
     except OverflowError:
         raise InvalidOption(f"{job_id!r} holds a time after the year 9999.") from None
+
+
+def lowest_id_at(us: int) -> str:
+    """Return what no id that was made at this moment or later is below, to the millisecond."""
+    milliseconds = min(max(0, -(-us // 1_000)), (1 << 48) - 1)
+    return f"{milliseconds >> 16:08x}-{milliseconds & 0xFFFF:04x}-0000-0000-000000000000"

@@ -214,6 +214,19 @@ class ProcessIdentity:
     process_started_at: str
 
 
+class Skew(NamedTuple):
+    """How a host's clock goes beside the database's, in microseconds."""
+
+    ahead_us: int
+    doubt_us: int
+    """How much of that may be the way there and back."""
+
+    @classmethod
+    def between(cls, before_us: int, server_us: int, after_us: int) -> Skew:
+        """From the host's clock before and after the database was asked for its own."""
+        return cls((before_us + after_us) // 2 - server_us, (after_us - before_us) // 2)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerRecord:
     """A worker as it stands in the database."""
@@ -231,6 +244,9 @@ class WorkerRecord:
     state: str
     version: str
     silent_us: int = 0
+    skew: Skew | None = None
+    capacity: str | None = None
+    """How its slots are divided, as JSON; None if it does not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,9 +259,34 @@ class Filter:
     tenant: str | None = None
     tag: str | None = None
     text: str | None = None
+    since_us: int | None = None
+    """Only jobs made since; where the state is one in which jobs end, those that ended since."""
+    until_us: int | None = None
+    before_at: int | None = None
+    """With `before_id`: where the page before ended, in a list of jobs that have ended."""
     before_id: str | None = None
     limit: int = 100
     offset: int = 0
+    look: int | None = None
+    """At how many jobs to look at most; None: at all of them."""
+
+
+class Cursor(NamedTuple):
+    """Where a page of a list ended: when the last job on it ended, if it is a list of such, and its id."""
+
+    at: int | None
+    id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """A page of a list."""
+
+    jobs: list[JobRecord]
+    following: Cursor | None
+    """Where the next page begins; None at the end."""
+    looked: int | None
+    """At how many jobs it looked before it gave up; None: the page is full, or there are no more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,13 +60,15 @@ def runs_of(job_id: str) -> Op[list[RunRecord]]:
     return [RunRecord._make(row) for row in rows]
 
 
-def recent_runs(dialect: Dialect, task: str | None, tenant: str | None, n: int) -> Op[list[RunRecord]]:
-    """The runs that ended last, newest first.
+def recent_runs(
+    dialect: Dialect, task: str | None, tenant: str | None, n: int, look: int | None = None
+) -> Op[list[RunRecord]]:
+    """The runs that ended last, newest first. `look`: SQLite looks for those of a task or tenant among so many.
 
     Those of a tenant are found through its jobs. For the rest PostgreSQL knows only by a summary which pages hold runs
     of some time: there we go back in ever longer spans, and leap over times in which nothing ended.
     """
-    params: dict[str, Value] = {"task": task, "tenant": tenant, "n": n}
+    params: dict[str, Value] = {"task": task, "tenant": tenant, "n": n, "look": look}
     if tenant:
         return [RunRecord._make(row) for row in (yield Call("recent_runs_of", params))]
     if dialect is Dialect.SQLITE:
@@ -307,16 +309,16 @@ def release_parked(dialect: Dialect, task: str, fingerprint: str, n: int) -> Op[
 
 
 _LISTS = {
-    None: "list_jobs",
-    State.SCHEDULED: "list_scheduled",
-    State.RUNNING: "list_running",
-    State.DISABLED: "list_disabled",
+    None: "list_jobs_of",
+    State.SCHEDULED: "list_scheduled_of",
+    State.RUNNING: "list_running_of",
+    State.DISABLED: "list_disabled_of",
 }
 
 
-def find(dialect: Dialect, wanted: Filter) -> Op[list[JobRecord]]:
-    """List jobs, newest first (finished ones by when they finished; a tenant's, by when they were enqueued)."""
-    ids = yield from _page(wanted)
+def find_of(dialect: Dialect, wanted: Filter) -> Op[list[JobRecord]]:
+    """List one tenant's jobs, newest first, by when they were enqueued: through the indexes that tenants have."""
+    ids = yield from _page_of(wanted)
     if not ids:
         return []
     rows = yield Call("jobs_of", {"ids": ids if dialect is Dialect.POSTGRES else json.dumps(ids)})
@@ -324,8 +326,8 @@ def find(dialect: Dialect, wanted: Filter) -> Op[list[JobRecord]]:
     return [found[each] for each in ids if each in found and wanted.state in (None, found[each].state)]
 
 
-def _page(wanted: Filter) -> Op[list[str]]:
-    """Which jobs are on a page of a list."""
+def _page_of(wanted: Filter) -> Op[list[str]]:
+    """Which of a tenant's jobs are on a page of a list."""
     params: dict[str, Value] = {
         "state": wanted.state,
         "task": wanted.task,
@@ -337,12 +339,9 @@ def _page(wanted: Filter) -> Op[list[str]]:
         "limit": wanted.limit,
         "offset": wanted.offset,
     }
-    of = "_of" if wanted.tenant else ""  # jobs of nobody in particular have no index of their own
     if wanted.state is not State.QUEUED:
-        name = _LISTS.get(wanted.state, "list_ended")
-        return [str(row[0]) for row in (yield Call(f"{name}{of}", params))]
+        return [str(row[0]) for row in (yield Call(_LISTS.get(wanted.state, "list_ended_of"), params))]
     page = params | {"limit": wanted.limit + wanted.offset, "offset": 0}
-    waiting = (yield from by_queue("list_waiting_of", page)) if of else (yield Call("list_waiting", page))
-    found = [*waiting, *(yield Call(f"list_parked{of}", page))]
+    found = [*(yield from by_queue("list_waiting_of", page)), *(yield Call("list_parked_of", page))]
     newest = sorted((str(row[0]) for row in found), reverse=True)
     return newest[wanted.offset : wanted.offset + wanted.limit]

@@ -95,6 +95,7 @@ TABLES: dict[str, dict[str, str]] = {
     "alert_notices": READ | {"worker": ALL, "operator": "SELECT"},
     "alert_turns": READ | {"worker": ALL, "operator": "SELECT"},
     "alert_silences": READ | {"worker": ALL, "operator": ALL},
+    "tokens": {"operator": ALL},
     "places": READ | {"worker": "SELECT", "operator": "SELECT", "tenant": "SELECT"},
     "schema_version": {role: "SELECT" for role in ROLES},
     "tenant_roles": READ | {"operator": "SELECT", "tenant": "SELECT"},
@@ -137,6 +138,7 @@ OWN: dict[str, tuple[str, str | None]] = {
     "tenants": (f"name = {_MINE}", None),
     "gates": (f"scope IN ('tenant', 'minute', 'day') AND name = {_MINE}", None),
     "admitted": (_SEEN.format("admitted.job_id"), None),
+    "tokens": (f"tenant = {_MINE}", None),
     "tenant_roles": ("role = current_user", None),
 }
 """Which rows of a table are a tenant's, and what beside that must hold of those it writes."""

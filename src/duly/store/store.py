@@ -45,10 +45,12 @@ from duly.domain.records import (
     Lane,
     Lapsed,
     NewJob,
+    Page,
     ProcessIdentity,
     QueueRecord,
     RunRecord,
     Settled,
+    Skew,
     WorkerRecord,
 )
 from duly.domain.states import State
@@ -58,6 +60,7 @@ from duly.store import (
     ops_enqueue,
     ops_jobs,
     ops_keys,
+    ops_lists,
     ops_results,
     ops_settle,
     ops_upkeep,
@@ -481,6 +484,8 @@ class Store:
         slots: int,
         wake: str | None,
         version: str,
+        skew: Skew | None = None,
+        capacity: str | None = None,
     ) -> None:
         """Write down that a worker has started."""
         self.database.write(
@@ -493,12 +498,14 @@ class Store:
                 slots=slots,
                 wake=wake,
                 version=version,
+                skew=skew,
+                capacity=capacity,
             )
         )
 
-    def see_worker(self, worker_id: str, state: str) -> tuple[bool, int | None, int | None]:
+    def see_worker(self, worker_id: str, state: str, skew: Skew | None = None) -> ops_workers.Seen:
         """Write down that a worker lives. Returns whether it is on record, and the µs until one is due or may lapse."""
-        return self.database.write(lambda: ops_workers.see(worker_id, state), atomic=False)
+        return self.database.write(lambda: ops_workers.see(worker_id, state, skew), atomic=False)
 
     def set_idle(self, worker_id: str, idle: bool) -> None:
         """Say whether a worker needs waking."""
@@ -528,19 +535,55 @@ class Store:
 
     def find(self, wanted: Filter) -> list[JobRecord]:
         """List jobs, newest first."""
-        return self.database.read(lambda: ops_jobs.find(self.dialect, wanted))
+        return self.database.read(lambda: ops_lists.find(self.dialect, wanted))
+
+    def page(self, wanted: Filter) -> Page:
+        """One page of a list, newest first, and where the next begins."""
+        return self.database.read(lambda: ops_lists.page(self.dialect, wanted))
+
+    def jobs_of(self, ids: Sequence[str]) -> dict[str, JobRecord]:
+        """Those of these jobs that there are."""
+        records = self.database.read(lambda: ops_lists.jobs_of(self.dialect, list(ids)))
+        return {record.id: record for record in records}
+
+    def queue_options(self) -> dict[str, tuple[int | None, bool]]:
+        """What was said about queues: how fast each ages (None: as by default), and if tenants take turns in it."""
+        rows = self.database.read(lambda: _rows(Call("queue_options")))
+        return {str(name): (None if us is None else int(str(us)), bool(fair)) for name, us, fair in rows}
+
+    def count_parked(self, tenant: str) -> int:
+        """How many jobs of a tenant are parked."""
+        return int(str(self.database.read(lambda: _rows(Call("count_parked_of", {"tenant": tenant})))[0][0]))
+
+    def count_ended(self, wanted: Filter) -> tuple[int, bool]:
+        """How many of the jobs that ended last are wanted, and whether that is all. Looks at `wanted.look` at most."""
+        return self.database.read(lambda: ops_lists.count_ended(wanted))
 
     def runs_of(self, job_id: str) -> list[RunRecord]:
         """Every run of a job, first to last."""
         return self.database.read(lambda: ops_jobs.runs_of(job_id))
 
-    def recent_runs(self, *, task: str | None = None, tenant: str | None = None, n: int = 100) -> list[RunRecord]:
-        """The runs that ended last, newest first. With a filter it takes longer the more others have ended since."""
-        return self.database.read(lambda: ops_jobs.recent_runs(self.dialect, task, tenant, n))
+    def recent_runs(
+        self, *, task: str | None = None, tenant: str | None = None, n: int = 100, look: int | None = None
+    ) -> list[RunRecord]:
+        """The runs that ended last, newest first. With a filter it takes longer the more others have ended since.
+
+        `look`: on SQLite, so many that ended last are looked at and no more. PostgreSQL knows when each task and tenant
+        last ran.
+        """
+        return self.database.read(lambda: ops_jobs.recent_runs(self.dialect, task, tenant, n, look))
 
     def last_run(self, job_id: str) -> RunRecord | None:
         """The last run of a job."""
         return self.database.read(lambda: ops_results.last_run(job_id))
+
+    def last_runs(self, ids: Sequence[str]) -> dict[str, RunRecord]:
+        """The last run of each of these jobs, without traceback, result and log."""
+        return self.database.read(lambda: ops_results.last_runs(self.dialect, ids))
+
+    def newest_runs_of(self, job_id: str, *, before_token: int | None = None, n: int = 100) -> list[RunRecord]:
+        """The newest runs of a job, newest first; `before_token` is that of the last one of the page before."""
+        return self.database.read(lambda: ops_results.newest_runs_of(job_id, before_token=before_token, n=n))
 
     def ended_among(self, ids: Sequence[str]) -> dict[str, str]:
         """Which of these jobs have ended, and how."""

@@ -44,7 +44,7 @@ class TenantStore:
     def find(self, wanted: Filter) -> list[JobRecord]:
         """List jobs, newest first."""
         own = replace(wanted, tenant=self.tenant)
-        return self._database.read(lambda: ops_jobs.find(self._dialect, own))
+        return self._database.read(lambda: ops_jobs.find_of(self._dialect, own))
 
     def runs_of(self, job_id: str) -> list[RunRecord]:
         """Every run of a job, first to last."""

@@ -13,11 +13,13 @@ FROM duly.runs WHERE job_id = :id::uuid ORDER BY token
 SELECT job_id, token, attempt, outcome, started_at, finished_at, worker_id, error_kind, error, traceback, result, log
 FROM duly.runs WHERE job_id = :id::uuid ORDER BY token DESC LIMIT 1
 
--- name: recent_runs [sqlite] The runs that ended last, of all jobs or of one task or tenant.
+-- name: recent_runs [sqlite] The runs that ended last, of all jobs; or of one task or tenant, among so many that ended last.
 SELECT r.job_id, r.token, r.attempt, r.outcome, r.started_at, r.finished_at, r.worker_id, r.error_kind, r.error, r.traceback, r.result, r.log
 FROM duly.runs r
-WHERE (:task IS NULL AND :tenant IS NULL)
-   OR EXISTS (SELECT 1 FROM duly.jobs j WHERE j.id = r.job_id AND (:task IS NULL OR j.task = :task) AND (:tenant IS NULL OR j.tenant = :tenant))
+WHERE r.finished_at >= CASE WHEN :task IS NULL AND :tenant IS NULL OR :look IS NULL THEN 0
+                            ELSE COALESCE((SELECT l.finished_at FROM duly.runs l ORDER BY l.finished_at DESC LIMIT 1 OFFSET :look), 0) END
+  AND ((:task IS NULL AND :tenant IS NULL)
+   OR EXISTS (SELECT 1 FROM duly.jobs j WHERE j.id = r.job_id AND (:task IS NULL OR j.task = :task) AND (:tenant IS NULL OR j.tenant = :tenant)))
 ORDER BY r.finished_at DESC, r.job_id DESC, r.token DESC LIMIT :n
 
 -- name: recent_runs [postgres] The runs that ended last in a span of seconds, of all jobs or of one task or tenant.

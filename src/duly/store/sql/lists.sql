@@ -1,14 +1,13 @@
 -- A page of a list is found in two steps: which jobs are on it, and then those jobs with their places. So the view of all places is
 -- only ever asked for some ids, which both databases can do by key.
+-- Every page is a stretch of one index, from where the page before ended; a job that stands there is asked by key whether it is wanted.
+-- Where few are wanted, a page looks at so many and no more: the statement `look_*` tells where that stretch ends.
 -- Text is found by `replace`, which the two databases agree on; LIKE is blind to case on one of them, and has wildcards.
 
 -- part: wanted What a list can be narrowed to.
 (:task::text IS NULL OR j.task = :task::text) AND (:queue::text IS NULL OR j.queue = :queue::text)
   AND (:tenant::text IS NULL OR j.tenant = :tenant::text) AND (:tag::text IS NULL OR replace(j.tags, :tag::text, '') <> j.tags)
   AND (:text::text IS NULL OR replace(j.args::text, :text::text, '') <> j.args::text)
-
--- part: older Only jobs older than the last of the page before.
-  AND (:before_id::uuid IS NULL OR j.id < :before_id::uuid)
 
 -- part: job_columns A job with its place.
 SELECT j.id, j.task, j.queue, j.tenant, j.args::text, j.priority, j.max_attempts, j.retry, j.timeout_us, j.expires_at, j.created_at,
@@ -34,51 +33,120 @@ LEFT JOIN duly.scheduled s ON s.id = j.id LEFT JOIN duly.waiting w ON w.id = j.i
 LEFT JOIN duly.running r ON r.id = j.id LEFT JOIN duly.ended d ON d.id = j.id LEFT JOIN duly.recurring c ON c.id = j.id
 WHERE COALESCE(s.id, w.id, k.id, r.id, d.id) IS NOT NULL OR NOT c.enabled
 
+-- part: stretch A stretch of a list by id, newest first.
+e.id < :before_id::uuid AND e.id >= :from_id::uuid
+
+-- part: newest A page of a list by id.
+ORDER BY e.id DESC LIMIT :limit::integer OFFSET :offset::integer
+
+-- part: last_looked_at The last job to look at, if there are so many.
+ORDER BY e.id DESC LIMIT 1 OFFSET :look::integer - 1
+
 -- name: list_jobs Which jobs there are, in whatever state, newest first.
-SELECT j.id FROM duly.jobs j
-WHERE
+SELECT j.id FROM duly.jobs j WHERE j.id < :before_id::uuid AND j.id >= :from_id::uuid AND
 @wanted
-@older
 ORDER BY j.id DESC LIMIT :limit::integer OFFSET :offset::integer
+
+-- name: look_jobs Where to stop looking among all jobs.
+SELECT e.id FROM duly.jobs e WHERE
+@stretch
+@last_looked_at
 
 -- name: list_scheduled Which jobs stand in `scheduled`, newest first.
-SELECT j.id FROM duly.scheduled e JOIN duly.jobs j ON j.id = e.id
-WHERE
+SELECT e.id FROM duly.scheduled e WHERE
+@stretch
+AND (:everything::boolean OR (SELECT
 @wanted
-@older
-ORDER BY j.id DESC LIMIT :limit::integer OFFSET :offset::integer
+FROM duly.jobs j WHERE j.id = e.id))
+@newest
+
+-- name: look_scheduled Where to stop looking in `scheduled`.
+SELECT e.id FROM duly.scheduled e WHERE
+@stretch
+@last_looked_at
 
 -- name: list_waiting Which jobs stand in `waiting`, newest first.
-SELECT j.id FROM duly.waiting e JOIN duly.jobs j ON j.id = e.id
-WHERE
+SELECT e.id FROM duly.waiting e WHERE
+@stretch
+AND (:everything::boolean OR (SELECT
 @wanted
-@older
-ORDER BY j.id DESC LIMIT :limit::integer OFFSET :offset::integer
+FROM duly.jobs j WHERE j.id = e.id))
+@newest
+
+-- name: look_waiting Where to stop looking in `waiting`.
+SELECT e.id FROM duly.waiting e WHERE
+@stretch
+@last_looked_at
 
 -- name: list_parked Which jobs stand in `parked`, newest first.
-SELECT j.id FROM duly.parked e JOIN duly.jobs j ON j.id = e.id
-WHERE
+SELECT e.id FROM duly.parked e WHERE
+@stretch
+AND (:everything::boolean OR (SELECT
 @wanted
-@older
-ORDER BY j.id DESC LIMIT :limit::integer OFFSET :offset::integer
+FROM duly.jobs j WHERE j.id = e.id))
+@newest
+
+-- name: look_parked Where to stop looking in `parked`.
+SELECT e.id FROM duly.parked e WHERE
+@stretch
+@last_looked_at
 
 -- name: list_running Which jobs stand in `running`, newest first.
-SELECT j.id FROM duly.running e JOIN duly.jobs j ON j.id = e.id
-WHERE
+SELECT e.id FROM duly.running e WHERE
+@stretch
+AND (:everything::boolean OR (SELECT
 @wanted
-@older
-ORDER BY j.id DESC LIMIT :limit::integer OFFSET :offset::integer
+FROM duly.jobs j WHERE j.id = e.id))
+@newest
+
+-- name: look_running Where to stop looking in `running`.
+SELECT e.id FROM duly.running e WHERE
+@stretch
+@last_looked_at
 
 -- name: list_disabled Which jobs recur, are disabled and do not run, newest first.
-SELECT j.id FROM duly.recurring e JOIN duly.jobs j ON j.id = e.id
-WHERE NOT e.enabled AND NOT EXISTS (SELECT 1 FROM duly.running u WHERE u.id = e.id) AND
+SELECT e.id FROM duly.recurring e WHERE NOT e.enabled AND NOT EXISTS (SELECT 1 FROM duly.running u WHERE u.id = e.id) AND
+@stretch
+AND (:everything::boolean OR (SELECT
 @wanted
-@older
-ORDER BY j.id DESC LIMIT :limit::integer OFFSET :offset::integer
+FROM duly.jobs j WHERE j.id = e.id))
+@newest
+
+-- name: look_disabled Where to stop looking among what is disabled.
+SELECT e.id FROM duly.recurring e WHERE NOT e.enabled AND
+@stretch
+@last_looked_at
+
+-- part: ended_stretch A stretch of what ended so, the last to end first.
+e.state = :state::text AND e.finished_at <= :before_at::bigint AND e.finished_at >= :from_at::bigint
+  AND (e.finished_at < :before_at::bigint OR e.id < :before_id::uuid) AND (e.finished_at > :from_at::bigint OR e.id >= :from_id::uuid)
 
 -- name: list_ended Which jobs ended so, the last to end first.
-SELECT j.id FROM duly.ended e JOIN duly.jobs j ON j.id = e.id
-WHERE e.state = :state::text AND
+SELECT e.id, e.finished_at FROM duly.ended e WHERE
+@ended_stretch
+AND (:everything::boolean OR (SELECT
 @wanted
-  AND (:before_id::uuid IS NULL OR (e.finished_at, e.id) < (SELECT b.finished_at, b.id FROM duly.ended b WHERE b.id = :before_id::uuid))
+FROM duly.jobs j WHERE j.id = e.id))
 ORDER BY e.finished_at DESC, e.id DESC LIMIT :limit::integer OFFSET :offset::integer
+
+-- name: look_ended Where to stop looking among what ended so.
+SELECT e.id, e.finished_at FROM duly.ended e WHERE
+@ended_stretch
+ORDER BY e.finished_at DESC, e.id DESC LIMIT 1 OFFSET :look::integer - 1
+
+-- name: when_ended When a job ended.
+SELECT finished_at FROM duly.ended WHERE id = :id::uuid
+
+-- name: count_wanted How many of the jobs that ended so last are wanted.
+SELECT count(*) FROM (SELECT e.id FROM duly.ended e WHERE
+@ended_stretch
+ORDER BY e.finished_at DESC, e.id DESC LIMIT :look::integer) e
+WHERE (SELECT
+@wanted
+FROM duly.jobs j WHERE j.id = e.id)
+
+-- name: queue_options What was said about queues: how fast each ages, and whether tenants take turns in it.
+SELECT name, horizon_us, fair FROM duly.queues ORDER BY name
+
+-- name: count_parked_of How many jobs of a tenant are parked.
+SELECT count(*) FROM duly.parked WHERE tenant = :tenant::text

@@ -1,0 +1,364 @@
+"""Every action of the pages, clicked in Chromium; and then the row that it was about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from duly import Duly
+from duly.job import Job
+from tests.web.chromium.conftest import Tab
+
+Site = tuple[Duly, str]
+
+
+@pytest.fixture
+def at(site: Site, tab_of: Any) -> Iterator[tuple[Duly, Tab]]:
+    """A tab before a server; nothing may have gone wrong in it at the end."""
+    tab = tab_of(site[1])
+    yield site[0], tab
+    tab.check()
+
+
+At = tuple[Duly, Tab]
+
+
+def later(jobs: Duly, **options: Any) -> Job[Any]:
+    return jobs["add"].using(**{"delay": "1h", "priority": 5, **options}).enqueue(1)
+
+
+def audited(jobs: Duly) -> list[tuple[str, str | None]]:
+    """What was done and by whom, newest first."""
+    return [(each.action, each.who) for each in jobs.audit()]
+
+
+# -- one job ----------------------------------------------------------------------------------------------------------
+
+
+def test_cancel(at: At) -> None:
+    jobs, tab = at
+    job = later(jobs)
+    tab.open(f"/jobs/{job.id}").click("Cancel")
+    tab.says("Cancelled.")
+    assert job.refresh().state == "cancelled"
+    assert audited(jobs) == [("cancel", "alice")]
+
+
+def test_retry(at: At) -> None:
+    jobs, tab = at
+    job = later(jobs)
+    job.cancel()
+    tab.open(f"/jobs/{job.id}").click("Retry")
+    tab.says("Queued again")
+    assert job.refresh().state == "queued"
+
+
+def test_run_now(at: At) -> None:
+    jobs, tab = at
+    job = later(jobs)
+    tab.open(f"/jobs/{job.id}").click("Run now")
+    tab.says("Queued again")
+    assert job.refresh().state == "queued"
+
+
+def test_boost(at: At) -> None:
+    jobs, tab = at
+    job = later(jobs)
+    tab.open(f"/jobs/{job.id}").click("Boost +10")
+    tab.says("Its priority is 15 now.")
+    assert job.refresh().priority == 15
+
+
+def test_edit_the_priority_and_the_time(at: At) -> None:
+    jobs, tab = at
+    job = later(jobs)
+    before = job.refresh().run_at
+    tab.open(f"/jobs/{job.id}").press("summary:text('Edit')")
+    tab.page.get_by_label("Priority").fill("88")
+    tab.click("Set")
+    tab.says("Its priority is 88 now.")
+    tab.press("summary:text('Edit')")
+    tab.page.get_by_label("Run in").fill("3h")
+    tab.click("Move")
+    tab.says("another time")
+    assert job.refresh().priority == 88
+    assert before is not None
+    assert job.run_at is not None
+    assert 7_000 < (job.run_at - before).total_seconds() < 7_300
+    tab.press("summary:text('Edit')")
+    tab.page.get_by_label("or at (UTC)").fill("2090-05-01T12:30")
+    tab.click("Move")
+    tab.says("another time")
+    assert job.refresh().run_at is not None
+    assert job.run_at.isoformat().startswith("2090-05-01T12:30")
+
+
+def test_run_a_copy(at: At) -> None:
+    jobs, tab = at
+    job = later(jobs)
+    tab.open(f"/jobs/{job.id}").click("Run a copy")
+    tab.says("This is the copy.")
+    [copy] = [each for each in jobs.list() if each.id != job.id]
+    assert tab.page.url.endswith(copy.id)
+    assert (copy.task, copy.args, copy.enqueued_by) == ("add", job.args, "alice")
+
+
+def test_delete(at: At) -> None:
+    jobs, tab = at
+    job = later(jobs)
+    tab.open(f"/jobs/{job.id}").press("summary:text('Delete')")
+    tab.click("Delete this job")
+    tab.says("were deleted")
+    assert jobs.list() == []
+
+
+# -- many jobs --------------------------------------------------------------------------------------------------------
+
+
+def many(jobs: Duly) -> list[Job[Any]]:
+    return [later(jobs, tenant="a" if n < 4 else "b") for n in range(6)]
+
+
+def test_those_that_are_ticked_are_cancelled(at: At) -> None:
+    jobs, tab = at
+    many(jobs)
+    tab.open("/jobs?tenant=a")
+    assert tab.page.locator("#bulk-bar button:enabled").count() == 0
+    for n in (0, 2):
+        tab.page.locator("input[name=id]").nth(n).check()
+    assert tab.page.locator("#ticked").inner_text() == "2 ticked"
+    tab.click("Cancel…")
+    assert "Cancel 2 jobs?" in tab.page.locator("h1").inner_text()
+    assert jobs.counts().ended == {}
+    tab.click("Cancel 2 jobs")
+    tab.says("2 jobs cancelled.")
+    assert jobs.counts().ended == {"cancelled": 2}
+    assert "tenant=a" in tab.page.url
+
+
+def test_all_that_match_are_retried_and_deleted(at: At) -> None:
+    jobs, tab = at
+    for job in many(jobs):
+        job.cancel()
+    tab.open("/jobs?state=cancelled&tenant=a").page.get_by_label("all that match").check()
+    tab.click("Retry…")
+    tab.click("Retry 4 jobs")
+    tab.says("4 jobs retried.")
+    assert jobs.counts().ended == {"cancelled": 2}
+    tab.open("/jobs?state=cancelled").page.get_by_label("all that match").check()
+    tab.click("Delete…")
+    tab.click("Delete 2 jobs")
+    tab.says("2 jobs deleted.")
+    assert len(jobs.list()) == 4
+
+
+def test_the_priority_of_many(at: At) -> None:
+    jobs, tab = at
+    many(jobs)
+    tab.open("/jobs?state=scheduled").press("#tick-all")
+    tab.page.get_by_label("Priority").fill("42")
+    tab.click("Set…")
+    assert "Set the priority of 6 jobs to 42?" in tab.page.locator("h1").inner_text()
+    tab.click("Set the priority of 6 jobs")
+    tab.says("6 jobs changed.")
+    assert {job.priority for job in jobs.list()} == {42}
+
+
+def test_jobs_are_found(at: At) -> None:
+    jobs, tab = at
+    jobs["send"].using(delay="1h", tags=["red"]).enqueue("ada@example.org")
+    jobs["send"].using(delay="1h").enqueue("bob@example.org")
+    tab.open("/jobs").page.get_by_label("Text in the arguments").fill("ada@")
+    tab.click("Filter")
+    assert tab.page.locator("#rows tbody tr").count() == 1
+    assert "text=ada" in tab.page.url
+    tab.click("Clear", role="link")
+    assert tab.page.locator("#rows tbody tr").count() == 2
+    tab.page.get_by_label("Tag").fill("red")
+    tab.page.keyboard.press("Enter")
+    tab.page.wait_for_url("**tag=red**")
+    assert tab.page.locator("#rows tbody tr").count() == 1
+
+
+# -- schedules --------------------------------------------------------------------------------------------------------
+
+
+def test_a_schedule_is_disabled_enabled_run_and_deleted(at: At) -> None:
+    jobs, tab = at
+    made = jobs["add"].recur("x", every="1h", args={"x": 1})
+    tab.open("/schedules").click("Disable add x")
+    tab.says("Disabled.")
+    assert not made.refresh().enabled
+    tab.click("Enable add x")
+    tab.says("Enabled.")
+    assert made.refresh().enabled
+    tab.open(f"/schedules/{made.id}").click("Run now")
+    tab.says("It runs once now")
+    jobs.tick(1)
+    assert len(made.runs()) == 1
+    tab.open(f"/schedules/{made.id}").press("summary:text('Delete')")
+    tab.click("Delete this schedule")
+    tab.says("were deleted")
+    assert jobs.recurring_jobs() == []
+    assert [each[0] for each in audited(jobs)] == ["delete", "run_now", "enable", "disable"]
+
+
+def test_a_schedule_is_edited(at: At) -> None:
+    jobs, tab = at
+    made = jobs["add"].recur("x", every="1h", args={"x": 1})
+    tab.open(f"/schedules/{made.id}").page.get_by_label("Rule, one per line").fill("0 7 * * mon-fri\n@daily")
+    tab.page.get_by_label("Time zone").fill("Europe/Berlin")
+    tab.page.get_by_label("Priority").fill("9")
+    tab.page.locator("textarea[name=args]").fill('{"x": 5}')
+    tab.click("Save")
+    tab.says("Saved.")
+    made.refresh()
+    assert made.schedule.rules == ("0 7 * * mon-fri", "@daily")
+    assert made.schedule.timezone == "Europe/Berlin"
+    assert (made.args, made.record.priority) == ({"x": 5}, 9)
+    tab.page.get_by_label("Rule, one per line").fill("0 7 * * funday")
+    tab.click("Save")
+    tab.page.locator(".said.bad").wait_for()
+    assert "funday" in tab.page.locator(".said.bad").inner_text()
+    assert made.refresh().schedule.rules == ("0 7 * * mon-fri", "@daily")
+
+
+# -- queues, tasks, tenants -------------------------------------------------------------------------------------------
+
+
+def test_a_queue_is_paused_resumed_and_changed(at: At) -> None:
+    jobs, tab = at
+    jobs["send"].enqueue("ada")
+    tab.open("/queues").press("summary[aria-label='Pause mail']")
+    tab.page.get_by_label("Why").locator("visible=true").first.fill("moving")
+    tab.page.get_by_label("For how long").locator("visible=true").first.fill("2h")
+    tab.click("Pause mail")
+    tab.says("is paused: nothing of it starts")
+    [pause] = jobs.paused()
+    assert (pause.scope, pause.name, pause.reason, pause.by) == ("queue", "mail", "moving", "alice")
+    assert pause.until is not None
+    tab.click("Resume mail")
+    tab.says("The queue mail goes on.")
+    assert jobs.paused() == []
+    tab.press("summary[aria-label='Settings of mail']")
+    tab.page.get_by_label("Tenants take turns").locator("visible=true").uncheck()
+    tab.page.get_by_label("Ages within").locator("visible=true").fill("strict")
+    tab.page.locator("details[open] button").click()
+    tab.says("The queue mail was changed.")
+    assert jobs.store.queue_options()["mail"][1] is False
+    tab.says("Tenants go by rank alone")
+
+
+def test_limits_are_set_and_taken_back(at: At) -> None:
+    jobs, tab = at
+    jobs["send"].enqueue("ada")
+    tab.open("/queues").press("summary[aria-label='Limit mail']")
+    tab.page.get_by_label("Running at once").locator("visible=true").fill("3")
+    tab.page.locator("details[open]").get_by_label("Starts").fill("10/s")
+    tab.click("Limit mail")
+    tab.says("The queue mail is limited")
+    tab.says("Limited to 3 at once, 10/s started.")
+    [limit] = jobs.limits()
+    assert (limit.scope, limit.name, limit.says.slots, str(limit.says.rate)) == ("queue", "mail", 3, "10/s")
+    tab.check()
+    tab.press("summary[aria-label='Limit mail']")
+    tab.click("Take the limit back")
+    tab.says("taken back")
+    assert jobs.limits() == []
+    form = tab.page.locator("section", has_text="Limit a task").last
+    form.get_by_label("Task").fill("send")
+    form.get_by_label("At once").fill("1")
+    form.get_by_role("button").click()
+    tab.says("The task send is limited")
+    assert [(each.scope, each.says.slots) for each in jobs.limits()] == [("task", 1)]
+    tab.click("Take back the limit of send")
+    tab.says("taken back")
+    assert jobs.limits() == []
+
+
+def test_a_quota_is_set(at: At) -> None:
+    jobs, tab = at
+    later(jobs, tenant="acme")
+    tab.open("/tenants").press("summary[aria-label='Change acme']")
+    tab.page.get_by_label("Waiting").fill("50")
+    tab.page.get_by_label("A day").fill("1000")
+    tab.page.get_by_label("What is more").select_option("waits")
+    tab.click("Set the quota of acme")
+    tab.says("The quota of acme was set.")
+    quota = jobs.quota("acme")
+    assert (quota.waiting, quota.running, quota.per_day, quota.over) == (50, None, 1000, "wait")
+    tab.says("at most 50 waiting, 1,000 a day")
+
+
+def test_a_task_is_paused_and_resumed(at: At) -> None:
+    jobs, tab = at
+    tab.open("/queues")
+    form = tab.page.locator("section", has_text="Pause a task").last
+    form.get_by_label("Task").fill("send")
+    form.get_by_role("button").click()
+    tab.says("The task send is paused")
+    assert [(each.scope, each.name) for each in jobs.paused()] == [("task", "send")]
+    tab.click("Resume send")
+    tab.says("goes on")
+    assert jobs.paused() == []
+
+
+def test_a_tenant_is_paused_resumed_and_weighed(at: At) -> None:
+    jobs, tab = at
+    later(jobs, tenant="acme")
+    tab.open("/tenants").press("summary[aria-label='Change acme']")
+    tab.page.get_by_label("Weight").fill("2.5")
+    tab.click("Set")
+    tab.says("has the weight 2.5 now")
+    assert jobs.weights() == {"acme": 2.5}
+    tab.press("summary[aria-label='Change acme']")
+    tab.page.get_by_label("Why").fill("has not paid")
+    tab.click("Pause acme")
+    tab.says("is paused")
+    assert [(each.scope, each.name, each.reason) for each in jobs.paused()] == [("tenant", "acme", "has not paid")]
+    tab.click("Resume acme")
+    tab.says("goes on")
+    assert jobs.paused() == []
+    tab.open("/audit")
+    assert tab.page.locator("#rows tbody tr").count() == 3
+    tab.page.get_by_label("Action").select_option("pause")
+    tab.click("Filter")
+    assert tab.page.locator("#rows tbody tr").count() == 1
+
+
+def test_an_alert_is_seen_silenced_and_heard_again(at: At) -> None:
+    jobs, tab = at
+    jobs.alerts.configure(depth=1)
+    for n in range(3):
+        jobs["add"].enqueue(n)
+    [alert] = [each for each in jobs.alerts.check() if each.rule == "depth"]
+    tab.open("/").says(alert.message)
+    tab.open("/alerts")
+    tab.check()
+    tab.page.locator("button", has_text="I look after it").first.click()
+    tab.says("you look after it")
+    assert {each.acked_by for each in jobs.alerts()} >= {"alice"}
+    tab.page.locator("summary", has_text="Silence").first.click()
+    tab.click("Silence it")
+    tab.says("Nobody is told of it for 1h.")
+    assert len(jobs.alerts.silences()) == 1
+    tab.page.locator("button", has_text="Hear again").click()
+    tab.says("People are told again.")
+    assert jobs.alerts.silences() == []
+
+
+def test_forms_do_their_work_without_a_script(site: Site, tab_of: Any) -> None:
+    jobs, address = site
+    job = later(jobs)
+    tab = tab_of(address, java_script_enabled=False)
+    tab.page.goto(f"{address}/jobs/{job.id}")
+    tab.page.get_by_role("button", name="Cancel", exact=True).click()
+    assert "Cancelled." in tab.page.locator(".said").inner_text()
+    assert job.refresh().state == "cancelled"
+    tab.page.goto(f"{address}/jobs?state=cancelled")
+    tab.page.locator("input[name=id]").first.check()
+    tab.page.get_by_role("button", name="Retry…").click()
+    tab.page.get_by_role("button", name="Retry 1 job").click()
+    assert job.refresh().state == "queued"
