@@ -357,7 +357,8 @@ def test_two_claims_of_different_limits_that_overlap_never_deadlock(make: Factor
 
 def test_a_rate_holds_however_many_claim_at_once(make: Factory, database_url: str) -> None:
     make.many(100)
-    make.store.gates.set_limit("task", "send", Says.limits(None, Rate(1, us(3600), 11)))
+    rate = Rate(1, us(3600), 11)
+    make.store.gates.set_limit("task", "send", Says.limits(None, rate))
     got: list[Claimed] = []
 
     def work(store: Store) -> None:
@@ -369,4 +370,4 @@ def test_a_rate_holds_however_many_claim_at_once(make: Factory, database_url: st
             )
 
     race(make, database_url, 6, work)
-    assert len(got) == 10
+    assert len(got) == rate.at_once
