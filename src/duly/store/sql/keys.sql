@@ -22,36 +22,37 @@ WITH k AS MATERIALIZED (
                                CASE WHEN o.own_rate THEN o.rate_n ELSE g.rate_n END AS rate_n,
                                CASE WHEN o.own_rate THEN o.rate_us ELSE g.rate_us END AS rate_us,
                                CASE WHEN o.own_rate THEN o.burst ELSE g.burst END AS burst) s
-), standing AS MATERIALIZED (
-    SELECT a.key, a.job_id, a.look, w.id AS waits, w.rank, r.id AS runs
-    FROM k JOIN duly.admitted a ON a.key = k.key
-    LEFT JOIN duly.waiting w ON w.id = a.job_id LEFT JOIN duly.running r ON r.id = a.job_id
 ), room AS MATERIALIZED (
-    SELECT k.*, s.tokens, COALESCE(l.unstarted, 0) AS unstarted, l.worst,
+    SELECT k.*, s.tokens, l.unstarted, l.worst, l.stale, l.looks,
            CASE WHEN k.shut THEN 0 ELSE GREATEST(0, LEAST(:most::integer,
-               k.slots - COALESCE(l.runs, 0), CASE WHEN k.probing THEN 1 - COALESCE(l.runs, 0) END, s.tokens)) END AS may
+               k.slots - l.runs, CASE WHEN k.probing THEN 1 - l.runs END, s.tokens)) END AS may
     FROM k CROSS JOIN LATERAL (SELECT floor(k.at_once - (k.spent_until - :now)::numeric * k.rate_n / k.rate_us)::integer AS tokens) s
-    LEFT JOIN (SELECT key, count(waits) AS unstarted, count(runs) AS runs, max(rank) AS worst FROM standing GROUP BY key) l ON l.key = k.key
+    CROSS JOIN LATERAL (
+        SELECT count(w.id) AS unstarted, count(r.id) AS runs, max(w.rank) AS worst,
+               array_agg(a.ctid) FILTER (WHERE w.id IS NULL AND r.id IS NULL) AS stale,
+               array_agg(a.ctid) FILTER (WHERE a.look AND COALESCE(w.id, r.id) IS NOT NULL) AS looks
+        FROM duly.admitted a LEFT JOIN duly.waiting w ON w.id = a.job_id LEFT JOIN duly.running r ON r.id = a.job_id
+        WHERE a.key = k.key) l
 ), spare AS MATERIALIZED (
-    SELECT b.id FROM room CROSS JOIN LATERAL (
-        SELECT c.id, c.waits, row_number() OVER (ORDER BY c.rank, c.id) AS place FROM (
-            SELECT w.id, w.rank, true AS waits FROM duly.admitted a JOIN duly.waiting w ON w.id = a.job_id WHERE a.key = room.key
-            UNION ALL (SELECT p.id, p.rank, false FROM duly.parked p WHERE p.mark = room.key AND p.rank IS NOT NULL
+    SELECT room.key, b.id, b.at FROM room CROSS JOIN LATERAL (
+        SELECT c.id, c.at, c.waits, row_number() OVER (ORDER BY c.rank, c.id) AS place FROM (
+            SELECT w.id, a.ctid AS at, w.rank, true AS waits FROM duly.admitted a JOIN duly.waiting w ON w.id = a.job_id WHERE a.key = room.key
+            UNION ALL (SELECT p.id, p.ctid, p.rank, false FROM duly.parked p WHERE p.mark = room.key AND p.rank IS NOT NULL
                        ORDER BY p.mark, p.rank, p.id LIMIT room.may)) c) b
     WHERE room.unstarted > 0 AND b.waits AND b.place > room.may
       AND (room.unstarted > room.may OR room.worst > (SELECT p.rank FROM duly.parked p WHERE p.mark = room.key AND p.rank IS NOT NULL
                                                       ORDER BY p.mark, p.rank, p.id LIMIT 1))
 ), out AS MATERIALIZED (
-    SELECT w.id FROM duly.waiting w WHERE w.id = ANY (ARRAY(SELECT id FROM spare)) FOR UPDATE SKIP LOCKED
+    SELECT s.key, s.at, w.id FROM spare s JOIN duly.waiting w ON w.id = s.id FOR UPDATE OF w SKIP LOCKED
 ), back AS (
     DELETE FROM duly.waiting WHERE id = ANY (ARRAY(SELECT id FROM out)) RETURNING *
 ), aside AS (
     INSERT INTO duly.parked (id, queue, tenant, task, run_at, priority, token, attempt, crashes, hold, parked_at, reason, mark, rank)
-    SELECT b.id, b.queue, b.tenant, b.task, b.run_at, b.priority, b.token, b.attempt, b.crashes, b.hold, :now, 'key', s.key, b.rank
-    FROM back b JOIN standing s ON s.job_id = b.id
+    SELECT b.id, b.queue, b.tenant, b.task, b.run_at, b.priority, b.token, b.attempt, b.crashes, b.hold, :now, 'key', out.key, b.rank
+    FROM back b JOIN out ON out.id = b.id
 ), free AS MATERIALIZED (
     SELECT room.*, room.unstarted - COALESCE(o.n, 0) AS kept FROM room
-    LEFT JOIN (SELECT s.key, count(*) AS n FROM standing s JOIN out ON out.id = s.job_id GROUP BY s.key) o ON o.key = room.key
+    LEFT JOIN (SELECT key, count(*) AS n FROM out GROUP BY key) o ON o.key = room.key
 ), pick AS MATERIALIZED (
     SELECT p.id FROM free CROSS JOIN LATERAL (
         SELECT id FROM duly.parked WHERE mark = free.key AND rank IS NOT NULL ORDER BY mark, rank, id
@@ -61,17 +62,16 @@ WITH k AS MATERIALIZED (
     DELETE FROM duly.parked WHERE id = ANY (ARRAY(SELECT id FROM pick)) RETURNING *
 ), noted AS (
     INSERT INTO duly.admitted (key, job_id) SELECT mark, id FROM taken ON CONFLICT DO NOTHING
-), seen AS MATERIALIZED (
-    SELECT a.key, a.job_id FROM standing s JOIN duly.admitted a ON a.key = s.key AND a.job_id = s.job_id
-    WHERE s.look OR (s.waits IS NULL AND s.runs IS NULL) OR s.job_id = ANY (ARRAY(SELECT id FROM out)) FOR UPDATE OF a SKIP LOCKED
-), stays AS (
-    UPDATE duly.admitted a SET look = false FROM seen, standing s
-    WHERE a.key = seen.key AND a.job_id = seen.job_id AND s.job_id = seen.job_id AND s.key = seen.key AND s.look
-      AND ((COALESCE(s.waits, s.runs) IS NOT NULL AND seen.job_id <> ALL (ARRAY(SELECT id FROM out))) OR seen.job_id = ANY (ARRAY(SELECT id FROM pick)))
+), stale AS MATERIALIZED (
+    SELECT ctid AS at FROM duly.admitted
+    WHERE ctid = ANY (ARRAY(SELECT unnest(stale) FROM room)) AND job_id NOT IN (SELECT id FROM pick) FOR UPDATE SKIP LOCKED
 ), gone AS (
-    DELETE FROM duly.admitted a USING seen, standing s
-    WHERE a.key = seen.key AND a.job_id = seen.job_id AND s.job_id = seen.job_id AND s.key = seen.key
-      AND ((s.waits IS NULL AND s.runs IS NULL AND seen.job_id <> ALL (ARRAY(SELECT id FROM pick))) OR seen.job_id = ANY (ARRAY(SELECT id FROM out)))
+    DELETE FROM duly.admitted WHERE ctid = ANY (ARRAY(SELECT at FROM stale UNION ALL SELECT at FROM out))
+), heard AS MATERIALIZED (
+    SELECT ctid AS at FROM duly.admitted
+    WHERE ctid = ANY (ARRAY(SELECT unnest(looks) FROM room)) AND job_id NOT IN (SELECT id FROM out) FOR UPDATE SKIP LOCKED
+), stays AS (
+    UPDATE duly.admitted SET look = false WHERE ctid = ANY (ARRAY(SELECT at FROM heard))
 ), metered AS (
     INSERT INTO duly.keys AS y (name, rate_n, rate_us, burst, opens_at)
     SELECT free.key, free.rate_n, free.rate_us, free.burst,
