@@ -70,7 +70,9 @@ if TYPE_CHECKING:
     from duly.recurring import RecurringJob
     from duly.schedule.schedule import Schedule
     from duly.task import Task
+    from duly.tenant import Tenant
     from duly.usage import Usage
+    from duly.why.answer import Why
     from duly.worker.context import current_job
 else:
     from duly._lazy import importer
@@ -129,7 +131,9 @@ else:
             "duly.recurring": ("RecurringJob",),
             "duly.schedule.schedule": ("Schedule",),
             "duly.task": ("Task",),
+            "duly.tenant": ("Tenant",),
             "duly.usage": ("Usage",),
+            "duly.why.answer": ("Why",),
             "duly.worker.context": ("current_job",),
         },
     )
@@ -180,6 +184,7 @@ __all__ = [
     "Snooze",
     "State",
     "Task",
+    "Tenant",
     "Unique",
     "UniqueKeyHeld",
     "UnknownTask",
@@ -187,6 +192,7 @@ __all__ = [
     "Usage",
     "UsageRecord",
     "WaitTimeout",
+    "Why",
     "WorkerError",
     "__version__",
     "current_job",

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from duly.admin import Admin, Bulk, told_of_many
+from duly.admin import Admin
 from duly.domain.audit import current_actor
 from duly.domain.errors import Conflict
 from duly.domain.rank import check_priority
 from duly.domain.states import State
+from duly.job_verbs import Bulk, in_batches, told_of_many
 from duly.store import ops_jobs
 from duly.store.call import Op
 from duly.store.database import Hint
 
 if TYPE_CHECKING:
     from duly.domain.audit import Actor
+
+R = TypeVar("R")
 
 
 class BulkAdmin(Admin):
@@ -34,6 +37,10 @@ class BulkAdmin(Admin):
                 return told_of_many(answers, ("ended",), {"unknown": "it has already ended, or is gone"})
             case State.RUNNING | State.SCHEDULED | State.DISABLED:
                 raise Conflict(f"a job cannot be set to {wanted} by hand: only a worker or a time does that")
+
+    def _each(self, job_ids: Iterable[str], do: Callable[[str], Op[R]]) -> dict[str, R]:
+        """Do something to each of many jobs, a batch in a transaction."""
+        return in_batches(job_ids, lambda batch: self.store.run(lambda: ops_jobs.each_of(batch, do)))
 
     def _ending(self, state: State, actor: Actor) -> Callable[[str], Op[str]]:
         return lambda job_id: ops_jobs.end_by_hand(self.store.dialect, job_id, state, "ended by hand", actor=actor)

@@ -16,6 +16,8 @@ from duly.domain.states import State
 
 if TYPE_CHECKING:
     from duly.app import Duly
+    from duly.tenant import Tenant
+    from duly.why.answer import Why
 
 R = TypeVar("R")
 
@@ -109,7 +111,9 @@ class Run:
 class Job(Generic[R]):
     """A stored job. What it shows is as of the last `refresh()`; `wait()` and `await` give its result."""
 
-    def __init__(self, app: Duly, job_id: str, *, created: bool = True, record: JobRecord | None = None) -> None:
+    def __init__(
+        self, app: Duly | Tenant, job_id: str, *, created: bool = True, record: JobRecord | None = None
+    ) -> None:
         self._app = app
         self.id = job_id
         self.created = created
@@ -298,6 +302,10 @@ class Job(Generic[R]):
             "reason": self.reason,
             "worker_id": record.worker_id,
         }
+
+    def why(self) -> Why:
+        """Say why it does not run, or how it stands: the reason, all that holds it, and what to do next."""
+        return self._app.why(self.id)
 
     # -- its result -------------------------------------------------------------------------------------------
 

@@ -121,9 +121,13 @@ class Limiting:
             self.store.gates.rearrange(name)
 
     def limits(self) -> list[Limit]:
-        """Every limit of a queue, task, tenant or group of keys, and how far rates and quotas are used."""
+        """Every limit of a queue, task, tenant or group of keys, and how far rates and quotas are used.
+
+        Of single keys those (1,000 at most) with a limit of their own, blocked, or with a breaker that is not closed.
+        """
         found = self.store.gates.limits()
-        return [each for each in found if each.blocked_until or not each.says._replace(meters_keys=False).nothing]
+        said = [each for each in found if each.blocked_until or not each.says._replace(meters_keys=False).nothing]
+        return said + self.store.gates.special_keys()
 
     def set_quota(
         self,
@@ -167,6 +171,8 @@ class Limiting:
 
     def quota(self, tenant: str) -> Quota:
         """What a tenant may have."""
+        if tenant == "":
+            raise InvalidOption("tenant must not be empty: jobs of no tenant have no quota")
         said = {limit.scope: limit.says for limit in self.store.gates.limits() if limit.name == tenant}
         own, minute, day = (said.get(scope, Says()) for scope in ("tenant", "minute", "day"))
         waits = any(each.rate_n is not None and not each.refuses for each in (minute, day))

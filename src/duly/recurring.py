@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from duly.app import Duly
     from duly.job import Run
     from duly.store.ops_recurring import Recurring, Standing
+    from duly.tenant import Tenant
+    from duly.why.answer import Why
 
 R = TypeVar("R")
 
@@ -34,7 +36,9 @@ class RecurringJob:
     asynchronous connection, use the form that begins with `a`.
     """
 
-    def __init__(self, app: Duly, job_id: str, *, created: bool = False, record: RecurringRecord | None = None) -> None:
+    def __init__(
+        self, app: Duly | Tenant, job_id: str, *, created: bool = False, record: RecurringRecord | None = None
+    ) -> None:
         self._app = app
         self.id = job_id
         self.created = created
@@ -63,8 +67,7 @@ class RecurringJob:
 
     def refresh(self) -> RecurringJob:
         """Read it again."""
-        store = self._app.store
-        record = store.database.read(lambda: store.recurring.get(self.id))
+        record = self._app.store.recurring_job(self.id)
         if record is None:
             raise RecurringJobNotFound(f"there is no recurring job {self.id}: it was deleted")
         self._record = record
@@ -165,6 +168,10 @@ class RecurringJob:
     def runs(self) -> list[Run]:
         """Its runs that are kept, first to last."""
         return self._app.get(self.id).runs
+
+    def why(self) -> Why:
+        """Say why it does not run, or when it will: the reason, all that holds it, and what to do next."""
+        return self._app.why(self.id)
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values, for JSON."""

@@ -165,17 +165,18 @@ class RecurringAdmin:
         """Make or enable a recurring job; what `Task.recur` does."""
         from duly.recurring import RecurringJob
 
-        standing = self.change_recurring(self._making(new), connection)
+        standing = self.change_recurring(self.making(new), connection)
         return RecurringJob(self._duly, standing.id, created=standing.created)
 
     async def amake_recurring(self, new: NewRecurring, connection: object | None) -> RecurringJob:
         """The same from a coroutine."""
         from duly.recurring import RecurringJob
 
-        standing = await self.achange_recurring(self._making(new), connection)
+        standing = await self.achange_recurring(self.making(new), connection)
         return RecurringJob(self._duly, standing.id, created=standing.created)
 
-    def _making(self, new: NewRecurring) -> Callable[[Recurring], Op[Standing]]:
+    def making(self, new: NewRecurring) -> Callable[[Recurring], Op[Standing]]:
+        """How a recurring job is made or enabled, with the mirror of its task."""
         task = self.registry.tasks.get(new.task)
         hook = new.task in self.registry.mirror_hooks
 
@@ -187,13 +188,19 @@ class RecurringAdmin:
         return op
 
     def change_recurring(
-        self, op: Callable[[Recurring], Op[R]], connection: object | None, *, actor: Actor | None = None
+        self,
+        op: Callable[[Recurring], Op[R]],
+        connection: object | None,
+        *,
+        actor: Actor | None = None,
+        tenant: str | None = None,
     ) -> R:
         """Make a change, in the caller's transaction if a connection is given, and have workers look.
 
-        It is kept in the audit as the actor's; without one, only if somebody was said to act here.
+        It is kept in the audit as the actor's; without one, only if somebody was said to act here. With a tenant,
+        there are no recurring jobs but that tenant's.
         """
-        ops = self.store.recurring_by(actor or _told())
+        ops = self.store.recurring_by(actor or _told(), tenant=tenant)
         if connection is not None:
             return self._run(lambda: self._noticed(op(ops)), connection)
         result = self.store.run(lambda: op(ops))
@@ -201,16 +208,21 @@ class RecurringAdmin:
         return result
 
     async def achange_recurring(
-        self, op: Callable[[Recurring], Op[R]], connection: object | None, *, actor: Actor | None = None
+        self,
+        op: Callable[[Recurring], Op[R]],
+        connection: object | None,
+        *,
+        actor: Actor | None = None,
+        tenant: str | None = None,
     ) -> R:
         """The same from a coroutine."""
         if connection is None:
             import asyncio
 
-            return await asyncio.to_thread(self.change_recurring, op, None, actor=actor)
+            return await asyncio.to_thread(self.change_recurring, op, None, actor=actor, tenant=tenant)
         from duly.store.foreign import arun_on
 
-        ops = self.store.recurring_by(actor or _told())
+        ops = self.store.recurring_by(actor or _told(), tenant=tenant)
         return await arun_on(connection, lambda: self._noticed(op(ops)), database=self.store.database)
 
     def _run(self, op: Callable[[], Op[R]], connection: object) -> R:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from duly.domain.recurring import NewRecurring
     from duly.recurring import RecurringJob
     from duly.recurring_options import Recurs
+    from duly.tenant import Tenant
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -59,7 +60,7 @@ class Options:
 class Task(Generic[P, R]):
     """A function that workers run. Calling it runs it here and now; `enqueue` stores a job for it."""
 
-    def __init__(self, app: Duly, definition: TaskDefinition, options: Options | None = None) -> None:
+    def __init__(self, app: Duly | Tenant, definition: TaskDefinition, options: Options | None = None) -> None:
         self._app = app
         self.definition = definition
         self._options = options or Options()
@@ -74,7 +75,7 @@ class Task(Generic[P, R]):
     @property
     def app(self) -> Duly:
         """What it was declared on."""
-        return self._app
+        return self._app._duly
 
     @property
     def registry(self) -> Registry:
@@ -83,6 +84,10 @@ class Task(Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<Task {self.name}>"
+
+    def held_by(self, tenant: Tenant) -> Self:
+        """The same task for one tenant: what is enqueued through it is that tenant's."""
+        return type(self)(tenant, self.definition, replace(self._options, tenant=tenant.name))
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run it in place, as the plain function it is."""

@@ -11,7 +11,10 @@ from duly.store.ops_keys import Freed
 from tests.clock import us
 from tests.store.factory import LEASE, SETTLES, WORKER, Factory
 
-BUCKET = Rate(1, 1_000_000, 1)
+TABLES = (
+    *("jobs", "scheduled", "waiting", "parked", "running", "ended", "runs", "rollups"),
+    *("unique_keys", "gates", "keys", "admitted", "queues", "workers"),
+)
 
 
 class Keyed(Factory):
@@ -23,6 +26,11 @@ class Keyed(Factory):
         """What the code says of each key of a group; the task meters its keys if they have a rate."""
         metered = Says(meters_keys=rate is not None)
         self.store.gates.declare([(("keys", group), Says.limits(slots, rate, breaker)), (("task", group), metered)])
+
+    def empty(self) -> None:
+        """Begin anew, for the next example."""
+        for table in TABLES:
+            self.raw.rows(f"DELETE FROM duly.{table}")
 
     def put(self, key: str = "x", **options: Any) -> str:
         """Enqueue a job with a key, and let it in if there is room."""

@@ -170,6 +170,20 @@ def test_a_trial_that_is_taken_away_by_hand_is_followed_by_another(broken: Keyed
     assert len(broken.grab()) == 1
 
 
+def test_it_is_seen_how_a_breaker_stands(broken: Keyed) -> None:
+    def shown() -> list[tuple[object, ...]]:
+        found = broken.store.gates.special_keys()
+        return [(each.scope, each.name, each.blocked_until, each.blocked_reason) for each in found]
+
+    until = broken.clock.now_us() + us(10)
+    assert shown() == [("key", "send/x", until, "circuit breaker: 4 of 4 runs failed")]
+    broken.clock.advance(10)
+    broken.look()
+    assert shown() == [("key", "send/x", None, "circuit breaker: one job is tried")]
+    broken.end(*broken.grab(), counted=True)
+    assert shown() == []
+
+
 def test_old_counts_are_forgotten(keyed: Keyed) -> None:
     keyed.says(1, breaker=Breaker(least=4))
     keyed.put()

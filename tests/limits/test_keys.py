@@ -179,6 +179,17 @@ def test_a_recurring_job_has_its_key(still: Duly, gauge: Gauge, raw: Raw, overla
     assert not raw.rows("SELECT 1 FROM duly.parked"), "none stands aside for ever"
 
 
+def test_a_tick_runs_one_of_a_key_after_the_other(jobs: Duly, gauge: Gauge) -> None:
+    @jobs.task(concurrency_key=lambda args: args.host)
+    def fetch(host: str) -> None:
+        gauge(host)
+
+    stored = fetch.enqueue_many([{"host": host} for host in "aab" for _ in range(2)])
+    ran = sum(jobs.tick(2).claimed for _ in range(3))
+    assert ran == len(stored)
+    assert gauge.most == {"a": 1, "b": 1}
+
+
 def test_a_group_of_keys_is_shared_by_tasks_and_tenants(jobs: Duly, gauge: Gauge) -> None:
     @jobs.task(concurrency_key=lambda args: args.host, key_group="hosts")
     def fetch(host: str) -> None:
@@ -195,6 +206,35 @@ def test_a_group_of_keys_is_shared_by_tasks_and_tenants(jobs: Duly, gauge: Gauge
         for job in stored:
             job.wait(20)
     assert gauge.most == {"a": 1}
+
+
+@pytest.mark.parametrize("which", ["keys", "key"])
+def test_a_rate_by_hand_for_keys_that_tasks_share_is_spent_by_all_of_them(jobs: Duly, gauge: Gauge, which: str) -> None:
+    """Which tasks have these keys only workers know: they see to it that claims count."""
+
+    @jobs.task(concurrency_key=lambda args: args.host, key_group="hosts")
+    def fetch(host: str) -> None:
+        gauge(host, 0, "ran")
+
+    @jobs.task(concurrency_key=lambda args: args.host, key_group="hosts")
+    def crawl(host: str) -> None:
+        gauge(host, 0, "ran")
+
+    def metered() -> bool:
+        said = {each.name for each in jobs.store.gates.limits() if each.scope == "task" and each.says.meters_keys}
+        return {"fetch", "crawl"} <= said
+
+    with jobs.worker():
+        crawl.enqueue("b").wait(10)
+        jobs.set_limit(**{which: "hosts" if which == "keys" else "hosts/a"}, rate="1/m")  # type: ignore[arg-type]
+        eventually(metered)
+        gauge.order.clear()
+        stored = [task.enqueue("a") for task in (fetch, crawl, fetch, crawl)]
+        eventually(lambda: gauge.order)
+        never(lambda: len(gauge.order) > 1, 0.5)
+        jobs.unset_limit(**{which: "hosts" if which == "keys" else "hosts/a"})
+        for job in stored:
+            job.wait(10)
 
 
 def test_the_keys_of_two_tenants_are_two(jobs: Duly) -> None:

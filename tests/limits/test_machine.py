@@ -20,7 +20,6 @@ from duly.testing import TestClock
 from tests.clock import us
 from tests.limits.keyed import Keyed
 from tests.store import invariants
-from tests.store.conftest import TABLES
 from tests.store.factory import SETTLES
 from tests.store.raw import Raw
 
@@ -37,13 +36,12 @@ class Machine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        for table in TABLES.split():
-            self.raw.rows(f"DELETE FROM duly.{table}")
         self.stack = ExitStack()
         self.clock = TestClock()
         self.store = Store(open_database(self.raw.url, self.clock, synchronous="off"))
         self.stack.callback(self.store.close)
         self.keyed = Keyed(self.store, self.clock, self.raw)
+        self.keyed.empty()
         self.keyed.says(2, breaker=Breaker(rate=0.5, least=3, cooldown=5))
         self.running: dict[str, Claimed] = {}
         self.ids: list[str] = []

@@ -301,7 +301,7 @@ def test_a_caller_that_has_written_already_can_enqueue_under_a_quota(
         asyncio.run(enqueue_beside_own_writes(acme, database_url))
     elif database_url.startswith("postgresql"):
         with psycopg.connect(database_url) as connection:
-            connection.execute("CREATE TABLE mine (n integer)")
+            connection.execute("CREATE TEMP TABLE mine (n integer)")
             acme.using(connection=connection).enqueue(1)
     else:
         own = sqlite3.connect(database_url.removeprefix("sqlite:///"))
@@ -320,7 +320,7 @@ def test_a_caller_that_has_written_already_can_enqueue_under_a_quota(
 async def enqueue_beside_own_writes(acme: Note, database_url: str) -> None:
     if database_url.startswith("postgresql"):
         async with await psycopg.AsyncConnection.connect(database_url) as connection:
-            await connection.execute("CREATE TABLE mine (n integer)")
+            await connection.execute("CREATE TEMP TABLE mine (n integer)")
             await acme.using(connection=connection).aenqueue(1)
         return
     async with aiosqlite.connect(database_url.removeprefix("sqlite:///")) as own:

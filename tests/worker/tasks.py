@@ -26,6 +26,8 @@ class Tasks:
     die: Task[[str], None]
     die_once: Task[[str], None]
     snooze_once: Task[[str], None]
+    keyed: Task[[str, str, float], None]
+    rated: Task[[str], None]
 
 
 def declare(jobs: Duly, ledger: Ledger, *, limit: int = 3) -> Tasks:
@@ -89,6 +91,16 @@ def declare(jobs: Duly, ledger: Ledger, *, limit: int = 3) -> Tasks:
             raise Snooze(timedelta(seconds=0.05))
         ledger.write(name, "end")
 
+    @jobs.task(concurrency_key=lambda args: args.key, retry=soon)
+    def keyed(key: str, name: str, seconds: float) -> None:
+        ledger.write(f"{key} {name}", "start")
+        time.sleep(seconds)
+        ledger.write(f"{key} {name}", "end")
+
+    @jobs.task(rate="40/s", burst=6)
+    def rated(name: str) -> None:
+        ledger.write(name, "start")
+
     return Tasks(
         note=note,
         hold=hold,
@@ -99,4 +111,6 @@ def declare(jobs: Duly, ledger: Ledger, *, limit: int = 3) -> Tasks:
         die=die,
         die_once=die_once,
         snooze_once=snooze_once,
+        keyed=keyed,
+        rated=rated,
     )

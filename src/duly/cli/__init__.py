@@ -19,14 +19,18 @@ from duly.cli import (
     migrate,
     pause,
     prune,
+    queue_admin,
+    roles,
     runs,
     schedules,
     stats,
+    tenants,
     tick,
     tokens,
     top,
     usage,
     web,
+    why,
     worker,
     workers,
 )
@@ -44,6 +48,7 @@ _HELP = """A job queue in the database you already have.
     duly schedules list               what recurs
     duly pause --queue mail           nothing of it starts, until duly resume
     duly limits list, duly quota acme how much may run, start and wait
+    duly why 4b6c8d0e12, duly why     why a job does not run; what holds all that waits
     duly doctor                       is all well?
 
 Exit codes: 0 done, 1 not possible (no such job, ...), 2 wrong usage or configuration, 3 database unavailable,
@@ -65,8 +70,11 @@ for _command in (
     pause.paused,
     limits.limits,
     limits.quota,
+    tenants.tenants,
+    queue_admin.queues,
     workers.workers,
     stats.stats,
+    why.why,
     top.top,
     alerts.alerts,
     doctor.doctor,
@@ -74,6 +82,7 @@ for _command in (
     audit.audit,
     tick.tick,
     migrate.migrate,
+    roles.roles,
     prune.prune,
     tokens.tokens,
 ):

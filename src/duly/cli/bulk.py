@@ -40,7 +40,7 @@ def act_on(
 ) -> int | None:
     """Do it, to the jobs named or to those the filter finds. Returns the exit code."""
     wanted = {name: given[name] for name in FILTERS if given[name] is not None}
-    if ids and wanted:
+    if ids and wanted.keys() - {"tenant"}:  # a tenant is also whose jobs the named ones must be
         raise click.UsageError("name jobs or give a filter, not both", click.get_current_context())
     if ids:
         return _named(act, ids, one, dry=given["dry_run"])

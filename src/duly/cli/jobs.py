@@ -1,8 +1,8 @@
-"""`duly jobs`: list, show, retry, cancel, delete, priority, boost."""
+"""`duly jobs`: list, show, retry, cancel, delete, priority, boost, reschedule, state."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import click
@@ -11,7 +11,7 @@ from duly.app import Duly
 from duly.cli.apps import open_database
 from duly.cli.base import Command, Group, note, wants_utc
 from duly.cli.bulk import Act, act_on
-from duly.cli.options import all_of, database_options, filter_options, utc_option
+from duly.cli.options import DURATION, all_of, database_options, filter_options, scope_option, utc_option
 from duly.cli.output import answer, moment, table
 from duly.cli.show import as_dict, as_text
 from duly.cli.text import clean, tail
@@ -20,13 +20,14 @@ from duly.domain.ids import is_job_id
 from duly.domain.recurring import ENDLESS
 from duly.domain.states import State
 from duly.job import Job
+from duly.tenant import Tenant
 
 SHORTEST_TAIL = 6
 NEWEST = 10_000
 ERRORS_LOOKED_UP = 200
 
 
-def find_id(app: Duly, text: str) -> str:
+def find_id(app: Duly | Tenant, text: str) -> str:
     """Return the id that `text` is or ends: the newest jobs are searched, and only one may match."""
     word = text.strip().lower()
     if is_job_id(word):
@@ -121,14 +122,21 @@ def _detail(app: Duly, job: Job[Any], now: datetime, *, with_error: bool) -> str
             return job.reason or job.record.args
 
 
+def within(app: Duly, tenant: str | None) -> Duly | Tenant:
+    """Where jobs are looked for: among all, or among a tenant's."""
+    return app if tenant is None else app.tenant(tenant)
+
+
 @jobs.command(cls=Command)
 @click.argument("job")
 @database_options
+@scope_option
 @utc_option
-def show(url: str | None, schema: str | None, app: str | None, job: str) -> None:
+def show(url: str | None, schema: str | None, app: str | None, tenant: str | None, job: str) -> None:
     """Show everything about one JOB: its times, every run with its error, traceback and log."""
     opened = open_database(url, schema, app)
-    found = opened.get(find_id(opened, job))
+    scope = within(opened, tenant)
+    found = scope.get(find_id(scope, job))
     answer(as_dict(opened, found), as_text(opened, found, utc=wants_utc()))
 
 
@@ -156,7 +164,8 @@ def retry(url: str | None, schema: str | None, app: str | None, ids: tuple[str, 
     """
     _check_state(given["state"])
     opened = open_database(url, schema, app)
-    return act_on(opened, RETRY, [find_id(opened, each) for each in ids], given, opened.retry, opened.retry_many)
+    scope = within(opened, given["tenant"])
+    return act_on(opened, RETRY, [find_id(scope, each) for each in ids], given, scope.retry, scope.retry_many)
 
 
 @jobs.command(cls=Command)
@@ -165,7 +174,8 @@ def cancel(url: str | None, schema: str | None, app: str | None, ids: tuple[str,
     """Cancel jobs that wait; ask the workers of those that run to stop them."""
     _check_state(given["state"])
     opened = open_database(url, schema, app)
-    return act_on(opened, CANCEL, [find_id(opened, each) for each in ids], given, opened.cancel, opened.cancel_many)
+    scope = within(opened, given["tenant"])
+    return act_on(opened, CANCEL, [find_id(scope, each) for each in ids], given, scope.cancel, scope.cancel_many)
 
 
 @jobs.command(cls=Command)
@@ -174,18 +184,20 @@ def delete(url: str | None, schema: str | None, app: str | None, ids: tuple[str,
     """Forget jobs and their history. By filter, --state must say which."""
     _check_state(given["state"])
     opened = open_database(url, schema, app)
-    return act_on(opened, DELETE, [find_id(opened, each) for each in ids], given, opened.delete, opened.delete_many)
+    scope = within(opened, given["tenant"])
+    return act_on(opened, DELETE, [find_id(scope, each) for each in ids], given, scope.delete, scope.delete_many)
 
 
 @jobs.command(cls=Command)
 @click.argument("job")
 @click.argument("priority", type=int)
 @database_options
-def priority(url: str | None, schema: str | None, app: str | None, job: str, priority: int) -> None:
+@scope_option
+def priority(url: str | None, schema: str | None, app: str | None, tenant: str | None, job: str, priority: int) -> None:
     """Set the PRIORITY (0 to 100) of a JOB that has not started."""
-    opened = open_database(url, schema, app)
-    job_id = find_id(opened, job)
-    opened.set_priority(job_id, priority)
+    scope = within(open_database(url, schema, app), tenant)
+    job_id = find_id(scope, job)
+    scope.set_priority(job_id, priority)
     answer({"id": job_id, "priority": priority}, f"{job_id} has priority {priority}")
 
 
@@ -193,9 +205,45 @@ def priority(url: str | None, schema: str | None, app: str | None, job: str, pri
 @click.argument("job")
 @click.option("--by", type=click.IntRange(1, 100), metavar="N", default=10, show_default=True, help="By how much.")
 @database_options
-def boost(url: str | None, schema: str | None, app: str | None, job: str, by: int) -> None:
+@scope_option
+def boost(url: str | None, schema: str | None, app: str | None, tenant: str | None, job: str, by: int) -> None:
     """Raise the priority of a JOB that has not started, to 100 at most."""
-    opened = open_database(url, schema, app)
-    job_id = find_id(opened, job)
-    now = opened.boost(job_id, by)
+    scope = within(open_database(url, schema, app), tenant)
+    job_id = find_id(scope, job)
+    now = scope.boost(job_id, by)
     answer({"id": job_id, "priority": now}, f"{job_id} has priority {now}")
+
+
+@jobs.command(cls=Command)
+@click.argument("job")
+@click.option("--delay", type=DURATION, required=True, metavar="DURATION", help="How long from now; 0 for at once.")
+@database_options
+@scope_option
+def reschedule(
+    url: str | None, schema: str | None, app: str | None, tenant: str | None, job: str, delay: timedelta
+) -> None:
+    """Give a JOB that has not started another time; of one that recurs, its next run."""
+    scope = within(open_database(url, schema, app), tenant)
+    job_id = find_id(scope, job)
+    scope.reschedule(job_id, delay=delay)
+    found = scope.get(job_id)
+    when = "now" if found.run_at is None else moment(found.run_at, datetime.now(UTC))
+    answer({"id": job_id, "run_at": found.to_dict()["run_at"]}, f"{job_id} is due {when}")
+
+
+@jobs.command(cls=Command)
+@click.argument("job")
+@click.argument("state")
+@database_options
+@scope_option
+def state(url: str | None, schema: str | None, app: str | None, tenant: str | None, job: str, state: str) -> None:
+    """Set the STATE of a JOB by hand: queued runs it again; succeeded, failed or cancelled ends one that waits."""
+    try:
+        State.parse(state)
+    except InvalidOption as error:
+        raise click.BadParameter(str(error), param_hint="STATE") from error
+    scope = within(open_database(url, schema, app), tenant)
+    job_id = find_id(scope, job)
+    scope.set_state(job_id, state)
+    now = str(scope.get(job_id).state)
+    answer({"id": job_id, "state": now}, f"{job_id} is {now}")

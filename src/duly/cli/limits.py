@@ -57,10 +57,11 @@ def list_limits(url: str | None, schema: str | None, app: str | None) -> None:
             "-" if each.says.most_waiting is None else str(each.says.most_waiting),
             "by hand" if each.by_hand else "code",
             "-" if each.blocked_until is None else moment(from_us(each.blocked_until), now),
+            clean(each.blocked_reason or "-", 60),
         ]
         for each in found
     ]
-    headers = ["WHAT", "NAME", "RUN", "START", "WAIT", "SAID BY", "BLOCKED UNTIL"]
+    headers = ["WHAT", "NAME", "RUN", "START", "WAIT", "SAID BY", "BLOCKED UNTIL", "WHY"]
     answer([as_dict(each) for each in found], table(headers, rows))
 
 

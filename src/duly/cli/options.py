@@ -76,6 +76,7 @@ database_options = all_of(
         "--app", "app", envvar=ENVIRONMENT, metavar="APP", help="Take the database of this app (or of $DULY_APP)."
     ),
 )
+scope_option = click.option("--tenant", metavar="NAME", help="Only if it is this tenant's; others are not there.")
 filter_options = all_of(
     click.option("--state", metavar="STATE", help="Only jobs in this state (also: pending, success, ...)."),
     click.option("--task", metavar="NAME", help="Only jobs of this task."),

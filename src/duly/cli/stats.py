@@ -22,23 +22,25 @@ EVERY = 2.0
 
 @click.command(cls=Command)
 @database_options
+@click.option("--tenant", metavar="NAME", help="Only jobs of this tenant.")
 @click.option("--watch", is_flag=True, help="Show it again every 2 s until Ctrl-C.")
-def stats(url: str | None, schema: str | None, app: str | None, watch: bool) -> None:
+def stats(url: str | None, schema: str | None, app: str | None, tenant: str | None, watch: bool) -> None:
     """Show the depth of every queue and task, what has ended, and the workers."""
     opened = open_database(url, schema, app)
     if not watch:
-        data = collect(opened)
+        data = collect(opened, tenant)
         click.echo(to_json(data) if wants_json() else as_text(data))
         return
     try:
-        _watch(opened)
+        _watch(opened, tenant)
     except KeyboardInterrupt:
         click.echo(err=True)
 
 
-def collect(app: Duly) -> dict[str, Any]:
+def collect(app: Duly, tenant: str | None = None) -> dict[str, Any]:
     """Return the figures as plain values."""
-    counts, now = app.counts(), app.store.now_us()
+    scope = app if tenant is None else app.tenant(tenant)
+    counts, now = scope.counts(), app.store.now_us()
     rows: dict[tuple[str, str], dict[str, Any]] = defaultdict(
         lambda: {"scheduled": 0, "waiting": 0, "running": 0, "oldest": None}
     )
@@ -50,9 +52,10 @@ def collect(app: Duly) -> dict[str, Any]:
                 row["oldest"] = max(row["oldest"] or 0.0, (now - first) / 1e6)
     unknown = app.unknown_tasks(counts)
     live = app.live_workers()
-    enabled, disabled, failing = app.store.count_recurring()
+    enabled, disabled, failing = scope.store.count_recurring()
     return {
         "database": address_of(app),
+        "tenant": tenant,
         "tasks": [{"queue": queue, "task": task, **row} for (queue, task), row in sorted(rows.items())],
         "parked": counts.parked,
         "ended": {state: counts.ended.get(state, 0) for state in ("succeeded", "failed", "cancelled")},
@@ -97,14 +100,14 @@ def as_text(data: dict[str, Any]) -> str:
 # -- again and again --------------------------------------------------------------------------------------------------
 
 
-def _watch(app: Duly) -> None:
+def _watch(app: Duly, tenant: str | None) -> None:
     redraw = sys.stdout.isatty() and not wants_json()
     if redraw:
         click.echo("\x1b[?25l\x1b[2J", nl=False)  # no cursor, a clear screen
     try:
         while True:
             try:
-                data = collect(app)
+                data = collect(app, tenant)
                 shown = to_json(data) if wants_json() else f"{clean(data['database'])}\n\n{as_text(data)}"
             except DatabaseUnavailable as error:
                 shown = to_json({"error": str(error)}) if wants_json() else clean(error)

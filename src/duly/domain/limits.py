@@ -23,7 +23,7 @@ BITS = {"task": 1, "queue": 2, "tenant": 4}
 QUOTAS = {"minute": 60_000_000, "day": 86_400_000_000}
 MOST = 1_000_000_000
 LATE_US = 30_000
-"""How long after its claim a run under a rate may start; later it is given back, and its part of the rate is lost."""
+"""How long after its claim a run under a rate may start; later it is given back, and what it took of the rate too."""
 _RATE = re.compile(r"\s*([0-9][0-9_]*)\s*/\s*(\S+)\s*")
 
 Gate = tuple[str, str]
@@ -92,8 +92,12 @@ class Rate(NamedTuple):
 
     @property
     def at_once(self) -> int:
-        """How many may be claimed at once: less than the burst by what may come while a claim becomes a start."""
-        return max(1, (self.burst or 1) - -(-self.n * LATE_US // self.per_us))
+        """How many may be claimed at once: less than the burst by what may come while a claim becomes a start.
+
+        Where that is less than a tenth of a start it is nothing.
+        """
+        tenths = 10 * self.n * LATE_US - self.per_us
+        return max(1, (self.burst or 1) - max(0, -(-tenths // (10 * self.per_us))))
 
     def window(self, now: int) -> int:
         """When the minute or day that we are in began."""

@@ -59,6 +59,11 @@ class Database(Protocol):
     dialect: Dialect
 
     @property
+    def copies(self) -> bool:
+        """Whether many rows may be stored by COPY. As far as is known: an operation that is refused so is repeated."""
+        ...
+
+    @property
     def calls(self) -> int:
         """How many statements this process has sent to it."""
         ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -91,6 +92,10 @@ class Gates:
     def limits(self) -> list[Limit]:
         """Everything that is limited: how many may run, start or wait."""
         return self._database.read(ops_limits.limits)
+
+    def special_keys(self, n: int = 1_000) -> list[Limit]:
+        """Keys that have a word of their own, are blocked, or whose breaker is not closed."""
+        return self._database.read(lambda: ops_limits.special_keys(n))
 
     def set_limit(self, scope: str, name: str, says: Says, *, actor: Actor | None = None) -> Says:
         """State a limit by hand: it holds whatever the code declares. Returns what was said before."""
@@ -197,6 +202,12 @@ class Gates:
             after = self._database.write(
                 lambda after=after: ops_keys.rearrange(self._database.dialect, group, after)  # type: ignore[misc]
             )
+
+    def refund(self, unstarted: Sequence[tuple[Sequence[Gate], str | None]]) -> None:
+        """Give rates back what was taken for runs that did not start: the gates of each, and its key."""
+        gates = Counter(gate for some, _ in unstarted for gate in some)
+        keys = Counter(key for _, key in unstarted if key is not None)
+        self._database.write(lambda: ops_limits.refund(gates, keys))
 
     def opens_in_us(self, gates: Sequence[Gate]) -> int | None:
         """Microseconds until the rates of these gates let one start; None if it is not a rate that they wait for."""

@@ -150,7 +150,8 @@ def find(
         "before_id": before_id,
         "n": n,
     }
-    rows = yield Call("list_audit" if job_id is None else "list_audit_of", params)
+    name = "list_audit_of" if job_id is not None else "list_audit_of_tenant" if tenant else "list_audit"
+    rows = yield Call(name, params)
     return [AuditRow._make(row) for row in rows]
 
 

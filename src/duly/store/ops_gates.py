@@ -23,7 +23,12 @@ def pause(
     yield Call("pause_gate", params)
     if actor is not None:
         yield from keep(
-            actor, "pause", subject=f"{scope} {name}", reason=reason, after={"until_us": until, "for_us": for_us}
+            actor,
+            "pause",
+            tenant=name if scope == "tenant" else None,
+            subject=f"{scope} {name}",
+            reason=reason,
+            after={"until_us": until, "for_us": for_us},
         )
 
 
@@ -34,7 +39,7 @@ def resume(scope: str, name: str, *, actor: Actor | None) -> Op[bool]:
     if was:
         yield Call("forget_gate", gate)
     if was and actor is not None:
-        yield from keep(actor, "resume", subject=f"{scope} {name}")
+        yield from keep(actor, "resume", tenant=name if scope == "tenant" else None, subject=f"{scope} {name}")
     return was
 
 

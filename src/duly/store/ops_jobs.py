@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
 from duly.domain.audit import Actor
 from duly.domain.ids import is_job_id
 from duly.domain.rank import DEFAULT_HORIZON_US
-from duly.domain.records import HOLD, Counts, JobRecord, RunRecord
+from duly.domain.records import HOLD, Counts, Filter, JobRecord, QueueRecord, RunRecord, Standing
 from duly.domain.states import State
 from duly.store import ops_audit
-from duly.store.call import Call, Dialect, Op, Row, Value
+from duly.store.call import Call, Dialect, Op, Row, Rows, Value
 from duly.store.ops_enqueue import MOVES, Unstarted, move_to, requeue, take_unstarted
 from duly.store.ops_settle import end_unstarted, retake_key
 
+R = TypeVar("R")
 END_OF_TIME = 2**40  # in seconds
 LONGEST_SPAN = 4**11  # seconds: beyond these 48 days all the rest is looked at at once
 
@@ -23,12 +28,30 @@ def job_record(row: Row) -> JobRecord:
     return JobRecord(**dict(zip(JobRecord.__dataclass_fields__, values, strict=True)))  # type: ignore[arg-type]
 
 
-def get(job_id: str) -> Op[JobRecord | None]:
-    """Find one job. What is no id at all names none."""
+def get(job_id: str, tenant: str | None = None) -> Op[JobRecord | None]:
+    """Find one job; with a tenant, only that tenant's. What is no id at all names none."""
     if not is_job_id(job_id):
         return None
-    rows = yield Call("get_job", {"id": job_id})
+    rows = yield Call("get_job" if tenant is None else "get_job_of", {"id": job_id, "tenant": tenant})
     return job_record(rows[0]) if rows else None
+
+
+def within(tenant: str, job_id: str, do: Callable[[], Op[R]], otherwise: R) -> Op[R]:
+    """Do something to a job if it is this tenant's. Whose a job is never changes, so to ask once is enough.
+
+    One that is another's, or never was, gets the answer `otherwise` after the same one probe.
+    """
+    if not (yield Call("is_of_tenant", {"id": job_id, "tenant": tenant})):
+        return otherwise
+    return (yield from do())
+
+
+def each_of(job_ids: Sequence[str], do: Callable[[str], Op[R]]) -> Op[dict[str, R]]:
+    """Do something to each of some jobs, one after the other."""
+    answers: dict[str, R] = {}
+    for job_id in job_ids:
+        answers[job_id] = yield from do(job_id)
+    return answers
 
 
 def runs_of(job_id: str) -> Op[list[RunRecord]]:
@@ -42,10 +65,12 @@ def recent_runs(
 ) -> Op[list[RunRecord]]:
     """The runs that ended last, newest first. `look`: SQLite looks for those of a task or tenant among so many.
 
-    PostgreSQL knows only by a summary which pages hold runs of some time: there we go back in ever longer spans, and
-    leap over times in which nothing ended.
+    Those of a tenant are found through its jobs. For the rest PostgreSQL knows only by a summary which pages hold runs
+    of some time: there we go back in ever longer spans, and leap over times in which nothing ended.
     """
     params: dict[str, Value] = {"task": task, "tenant": tenant, "n": n, "look": look}
+    if tenant:
+        return [RunRecord._make(row) for row in (yield Call("recent_runs_of", params))]
     if dialect is Dialect.SQLITE:
         return [RunRecord._make(row) for row in (yield Call("recent_runs", params))]
     clock = yield Call("clock", {"queue": "", "horizon": 0})
@@ -206,17 +231,21 @@ def _reschedule(dialect: Dialect, job_id: str, *, run_at: int | None, delay_us: 
     return (yield from move_to(dialect, job_id, run_at=run_at, delay_us=delay_us))
 
 
-def counts() -> Op[Counts]:
-    """Count the jobs in every place."""
+def counts(tenant: str | None = None) -> Op[Counts]:
+    """Count the jobs in every place; with a tenant, only that tenant's."""
+    of, params = ("", {}) if tenant is None else ("_of", {"tenant": tenant})
 
     def grouped(rows: object) -> list[tuple[str, str, str, int, int]]:
         return [tuple(row) for row in rows]  # type: ignore[attr-defined]
 
-    waiting = yield Call("count_waiting")
-    scheduled = yield Call("count_scheduled")
-    running = yield Call("count_running")
-    parked = yield Call("count_parked")
-    ended = yield Call("count_ended")
+    if tenant is None:
+        waiting = yield Call("count_waiting")
+    else:
+        waiting = yield from by_queue("count_waiting_of", {"tenant": tenant})
+    scheduled = yield Call(f"count_scheduled{of}", params)
+    running = yield Call(f"count_running{of}", params)
+    parked = yield Call(f"count_parked{of}", params)
+    ended = yield Call(f"count_ended{of}", params)
     return Counts(
         waiting=grouped(waiting),
         scheduled=grouped(scheduled),
@@ -224,6 +253,49 @@ def counts() -> Op[Counts]:
         parked={str(reason): int(str(n)) for reason, n in parked},
         ended={str(state): int(str(n)) for state, n in ended},
     )
+
+
+def by_queue(name: str, params: Mapping[str, Value]) -> Op[Rows]:
+    """Ask something about a tenant's waiting jobs in one queue after the other: its lanes are found by queue."""
+    found: list[Row] = []
+    for row in (yield Call("queues_with_jobs")):
+        found += yield Call(name, {**params, "in_queue": str(row[0])})
+    return found
+
+
+def queues() -> Op[list[QueueRecord]]:
+    """The queues in which anything waits, or of which something was said, by name."""
+    said = {str(name): (horizon, bool(fair)) for name, horizon, fair in (yield Call("queue_settings"))}
+    names = {str(row[0]) for row in (yield Call("queues_with_jobs"))} | set(said)
+    found = []
+    for name in sorted(names):
+        horizon, fair = said.get(name, (None, True))
+        found.append(QueueRecord(name, None if horizon is None else int(str(horizon)), fair))
+    return found
+
+
+def standing(tenant: str, most: int) -> Op[Standing]:
+    """How a tenant stands; of each kind of job no more than so many are counted."""
+    [(weight, running, parked, paused_at)] = yield Call("tenant_standing", {"tenant": tenant, "most": most})
+    waiting = yield from by_queue("some_waiting_of", {"tenant": tenant, "most": most})
+    return Standing(
+        weight=float(str(weight)),
+        waiting=min(most, sum(int(str(row[0])) for row in waiting)),
+        running=int(str(running)),
+        parked=int(str(parked)),
+        paused_at=None if paused_at is None else int(str(paused_at)),
+    )
+
+
+def tenant_names(after: str, n: int) -> Op[list[str]]:
+    """The next tenants by name."""
+    names: list[str] = []
+    while len(names) < n:
+        rows = yield Call("next_tenant_name", {"after": names[-1] if names else after})
+        if rows[0][0] is None:
+            break
+        names.append(str(rows[0][0]))
+    return names
 
 
 def release_parked(dialect: Dialect, task: str, fingerprint: str, n: int) -> Op[int]:
@@ -234,3 +306,42 @@ def release_parked(dialect: Dialect, task: str, fingerprint: str, n: int) -> Op[
         if taken is not None:
             yield from requeue(taken)
     return len(rows)
+
+
+_LISTS = {
+    None: "list_jobs_of",
+    State.SCHEDULED: "list_scheduled_of",
+    State.RUNNING: "list_running_of",
+    State.DISABLED: "list_disabled_of",
+}
+
+
+def find_of(dialect: Dialect, wanted: Filter) -> Op[list[JobRecord]]:
+    """List one tenant's jobs, newest first, by when they were enqueued: through the indexes that tenants have."""
+    ids = yield from _page_of(wanted)
+    if not ids:
+        return []
+    rows = yield Call("jobs_of", {"ids": ids if dialect is Dialect.POSTGRES else json.dumps(ids)})
+    found = {record.id: record for record in map(job_record, rows)}  # one may have moved on since its page was found
+    return [found[each] for each in ids if each in found and wanted.state in (None, found[each].state)]
+
+
+def _page_of(wanted: Filter) -> Op[list[str]]:
+    """Which of a tenant's jobs are on a page of a list."""
+    params: dict[str, Value] = {
+        "state": wanted.state,
+        "task": wanted.task,
+        "queue": wanted.queue,
+        "tenant": wanted.tenant,
+        "tag": None if wanted.tag is None else json.dumps(wanted.tag, ensure_ascii=False),
+        "text": wanted.text,
+        "before_id": wanted.before_id,
+        "limit": wanted.limit,
+        "offset": wanted.offset,
+    }
+    if wanted.state is not State.QUEUED:
+        return [str(row[0]) for row in (yield Call(_LISTS.get(wanted.state, "list_ended_of"), params))]
+    page = params | {"limit": wanted.limit + wanted.offset, "offset": 0}
+    found = [*(yield from by_queue("list_waiting_of", page)), *(yield Call("list_parked_of", page))]
+    newest = sorted((str(row[0]) for row in found), reverse=True)
+    return newest[wanted.offset : wanted.offset + wanted.limit]

@@ -54,10 +54,17 @@ def freeing(dialect: Dialect, freed: Freed | None, op: Op[R]) -> Op[R]:
         return (yield from op)
     yield from lock(dialect, freed.keys)
     result = yield from op
+    if freed.ended:
+        yield from _hold_rows(dialect, freed.keys)
     for key, failed in freed.ended:
         yield from count_run(dialect, key, failed=failed)
     freed.lanes = yield from admit(dialect, freed.keys)
     return result
+
+
+def _hold_rows(dialect: Dialect, keys: Collection[str]) -> Op[None]:
+    if dialect is Dialect.POSTGRES:
+        yield Call("hold_key_rows", {"keys": sorted(keys)})
 
 
 def keys_of(dialect: Dialect, ids: Sequence[str]) -> Op[set[str]]:
@@ -174,6 +181,7 @@ def prune(dialect: Dialect, n: int = PAGE) -> Op[int]:
     """Forget keys that say nothing any more."""
     keys = sorted(str(row[0]) for row in (yield Call("old_keys", {"n": n, "old_us": OLD_US})))
     if keys:
+        yield from _hold_rows(dialect, keys)
         yield Call("forget_counts", _some(dialect, keys) | {"old_us": OLD_US})
         yield Call("forget_keys", _some(dialect, keys))
     return len(keys)

@@ -20,6 +20,11 @@ def limits() -> Op[list[Limit]]:
     return [limit_of(row) for row in (yield Call("limits"))]
 
 
+def special_keys(n: int) -> Op[list[Limit]]:
+    """Keys that have a word of their own, are blocked, or whose breaker is not closed."""
+    return [limit_of(row) for row in (yield Call("special_keys", {"n": n}))]
+
+
 def limit_of(row: Row) -> Limit:
     """A row of the `limits` statement."""
     return Limit(str(row[0]), str(row[1]), _says(row[2:10]), *row[10:])  # type: ignore[arg-type]
@@ -131,6 +136,14 @@ def opens_in(gates: Sequence[Gate]) -> Op[int | None]:
             if wait > 0:
                 latest = wait if latest is None else max(latest, wait)
     return latest
+
+
+def refund(gates: Mapping[Gate, int], keys: Mapping[str, int]) -> Op[None]:
+    """Give rates back what was taken for runs that did not start."""
+    for (scope, name), n in sorted(gates.items()):
+        yield Call("refund_rate", {"scope": scope, "name": name, "n": n})
+    for key, n in sorted(keys.items()):
+        yield Call("refund_key", {"key": key, "n": n})
 
 
 # -- in a claim -----------------------------------------------------------------------------------------------

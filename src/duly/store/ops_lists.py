@@ -9,7 +9,7 @@ from duly.domain.ids import lowest_id_at
 from duly.domain.records import Cursor, Filter, JobRecord, Page
 from duly.domain.states import TERMINAL, State
 from duly.store.call import Call, Dialect, Op, Value
-from duly.store.ops_jobs import job_record
+from duly.store.ops_jobs import find_of, job_record
 
 FIRST_ID = "00000000-0000-0000-0000-000000000000"
 LAST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
@@ -18,7 +18,9 @@ _LISTS = {None: "jobs", State.SCHEDULED: "scheduled", State.RUNNING: "running", 
 
 
 def find(dialect: Dialect, wanted: Filter) -> Op[list[JobRecord]]:
-    """List jobs, newest first (finished ones by when they finished)."""
+    """List jobs, newest first (finished ones by when they finished; a tenant's, by when they were enqueued)."""
+    if wanted.tenant and wanted.since_us is None and wanted.until_us is None and wanted.look is None:
+        return (yield from find_of(dialect, wanted))
     return (yield from page(dialect, wanted)).jobs
 
 

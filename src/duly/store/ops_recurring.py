@@ -55,23 +55,38 @@ class Recurring:
     hooks: Hooks
     actor: Actor | None = None
     """In whose name what is done is kept in the audit; None for what duly does by itself and the application's code."""
+    tenant: str | None = None
+    """The only tenant whose recurring jobs there are here; None for everybody's."""
 
     # -- look -------------------------------------------------------------------------------------------------
 
     def get(self, job_id: str) -> Op[RecurringRecord | None]:
         """One recurring job by its id."""
-        rows = yield Call("get_recurring", {"id": job_id})
+        rows = yield Call("get_recurring", {"id": job_id, "tenant": self.tenant})
         return record_of(rows[0]) if rows else None
 
     def find(self, tenant: str, task: str, key: str) -> Op[RecurringRecord | None]:
         """One recurring job by its key."""
+        if not self._sees(tenant):
+            return None
         rows = yield Call("find_recurring", {"tenant": tenant, "task": task, "key": key})
         return (yield from self.get(str(rows[0][0]))) if rows else None
 
     def find_name(self, tenant: str, name: str) -> Op[RecurringRecord | None]:
         """One recurring job by its name."""
+        if not self._sees(tenant):
+            return None
         rows = yield Call("find_recurring_by_name", {"tenant": tenant, "name": name})
         return (yield from self.get(str(rows[0][0]))) if rows else None
+
+    def _sees(self, tenant: str) -> bool:
+        return self.tenant is None or tenant == self.tenant
+
+    def _is_there(self, job_id: str) -> Op[bool]:
+        """Whether a job can be in sight from here: another tenant's is not there."""
+        if self.tenant is None:
+            return True
+        return bool((yield Call("is_recurring_of", {"id": job_id, "tenant": self.tenant})))
 
     # -- make -------------------------------------------------------------------------------------------------
 
@@ -80,6 +95,8 @@ class Recurring:
 
         Without `enable` (a declaration at start-up) one that exists keeps what people made of it.
         """
+        if not self._sees(new.tenant):
+            raise InvalidOption(f"recurring job {describe(new)} is not of tenant {self.tenant!r}, whose handle this is")
         if self.actor is None:
             return (yield from self._recur(new, enable=enable))
         old = yield from self.find(new.tenant, new.task, new.key)
@@ -152,7 +169,7 @@ class Recurring:
 
     def lock(self, job_id: str, by: str = "lock_recurring") -> Op[RecurringRecord]:
         """Hold a recurring job until the transaction ends, and read it as it is then."""
-        if not (yield Call(by, {"id": job_id})):
+        if not (yield from self._is_there(job_id)) or not (yield Call(by, {"id": job_id})):
             raise RecurringJobNotFound(f"there is no recurring job {job_id}: it was deleted, or the id is wrong")
         return (yield from self._read(job_id))
 
@@ -363,7 +380,7 @@ class Recurring:
 
     def delete(self, job_id: str) -> Op[bool]:
         """Forget a recurring job and its history. A run under way is not recorded. Returns whether there was one."""
-        if not (yield Call("lock_recurring", {"id": job_id})):
+        if not (yield from self._is_there(job_id)) or not (yield Call("lock_recurring", {"id": job_id})):
             return False
         old = yield from self._read(job_id)
         yield from self._take(job_id)

@@ -52,6 +52,7 @@ PLANNER = (
 _DIRECT = {"store_job", "any_idle", "notify"}
 _AGAIN = {"40001", "40P01", "55P03"}
 _ALREADY_THERE = "23505"
+_NOT_SUPPORTED = "0A000"
 _NO_PREPARED = {"26000", "42P05", "08P01"}
 _LOST = ("08", "57P")
 
@@ -72,6 +73,7 @@ class PostgresDatabase:
         self._compiled = Compiled(Dialect.POSTGRES, "pyformat", schema, server_clock=not clock.manual)
         self._direct = Compiled(Dialect.POSTGRES, "dollar", schema, server_clock=True)
         self._prepare: int | None = 0
+        self.copies = True
         self._pooled: bool | None = None
         self._options = PLANNER
         self._abandoned: list[object] = []
@@ -198,6 +200,8 @@ class PostgresDatabase:
                 self._connections.close()  # what ended one has most likely ended all: else each costs a try
         if error.sqlstate in _NO_PREPARED and self._prepare is not None:
             self._prepare = None
+        if error.sqlstate == _NOT_SUPPORTED and self.copies:
+            self.copies = False  # row-level security holds for us: then there is no COPY, and inserts must do
 
     def _may_try_again(self, error: psycopg.Error, tried: int, again: bool, before: str | None) -> bool:
         if tried >= TRIES:
@@ -206,9 +210,12 @@ class PostgresDatabase:
             # An earlier try, its connection lost, was still under way and has now been committed: the next one finds
             # its rows. Found once more they are somebody else's, or twice in one batch.
             return again and before != _ALREADY_THERE
-        if error.sqlstate in _AGAIN or error.sqlstate in _NO_PREPARED:
+        if error.sqlstate in _AGAIN or error.sqlstate in _NO_PREPARED or self._lost_copy(error, tried):
             return True
         return again and isinstance(error, _import_psycopg().OperationalError)
+
+    def _lost_copy(self, error: psycopg.Error, tried: int) -> bool:
+        return error.sqlstate == _NOT_SUPPORTED and tried == 1
 
     def read(self, op: Callable[[], Op[R]]) -> R:
         """Run an operation that changes nothing."""
@@ -303,7 +310,7 @@ class PostgresDatabase:
         """The same database by one connection that nobody else can take."""
         child = PostgresDatabase(self.url, self._clock, schema=self.schema, notify=self._notify, size=1)
         child._checked, child._options = self._checked, self._options
-        child._pooled, child._prepare = self._pooled, self._prepare
+        child._pooled, child._prepare, child.copies = self._pooled, self._prepare, self.copies
         child._parent, child._calls = self, self._calls
         self._children.append(child)
         return child

@@ -53,6 +53,7 @@ class SqliteDatabase:
     """An SQLite file (or, through the same DB-API seam, a libSQL one)."""
 
     dialect = Dialect.SQLITE
+    copies = False
 
     def __init__(
         self,

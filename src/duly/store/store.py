@@ -47,8 +47,10 @@ from duly.domain.records import (
     NewJob,
     Page,
     ProcessIdentity,
+    QueueRecord,
     RunRecord,
     Settled,
+    Skew,
     WorkerRecord,
 )
 from duly.domain.states import State
@@ -75,6 +77,7 @@ if TYPE_CHECKING:  # imported where it is used: few programs have recurring jobs
     from duly.domain.recurring import Occurrence, RecurringRecord
     from duly.store.ops_recurring import Hooks, Recurring
     from duly.store.ops_recurring_runs import Ended
+    from duly.store.tenant import TenantStore
 
 R = TypeVar("R")
 _PASSWORD = r"(?<=:)[^:/@]+(?=@)"
@@ -178,8 +181,8 @@ class Store:
     def enqueue_many(self, model: NewJob, rows: Sequence[ops_enqueue.Fresh]) -> list[Enqueued]:
         """Store many jobs that differ in (id, args, unique key), all or none."""
         self.caps.check(model.queue, model.tenant, len(rows))
-        copy = self.dialect is Dialect.POSTGRES
-        answers = self.database.write(lambda: ops_enqueue.enqueue_many(self.dialect, model, rows, copy=copy))
+        database = self.database
+        answers = database.write(lambda: ops_enqueue.enqueue_many(self.dialect, model, rows, copy=database.copies))
         self._wake_for(model, keyed=any(len(row) > 3 for row in rows[:1]))
         return answers
 
@@ -330,9 +333,13 @@ class Store:
 
         return Recurring(self.dialect, self.hooks)
 
-    def recurring_by(self, actor: Actor | None) -> Recurring:
-        """The same for somebody, in whose name what is done is kept."""
-        return replace(self.recurring, actor=actor)
+    def recurring_by(self, actor: Actor | None, *, tenant: str | None = None) -> Recurring:
+        """The same for somebody, in whose name what is done is kept; with a tenant, among that tenant's alone."""
+        return replace(self.recurring, actor=actor, tenant=tenant)
+
+    def recurring_job(self, job_id: str) -> RecurringRecord | None:
+        """One recurring job by its id."""
+        return self.database.read(lambda: self.recurring.get(job_id))
 
     def recurring_jobs(
         self,
@@ -357,7 +364,8 @@ class Store:
             "n": n,
             "skip": skip,
         }
-        rows = self.database.read(lambda: _rows(Call("list_recurring", params)))
+        name = "list_recurring" if tenant is None else "list_recurring_of"
+        rows = self.database.read(lambda: _rows(Call(name, params)))
         return [record_of(row) for row in rows]
 
     def count_recurring(self) -> tuple[int, int, int]:
@@ -476,6 +484,8 @@ class Store:
         slots: int,
         wake: str | None,
         version: str,
+        skew: Skew | None = None,
+        capacity: str | None = None,
     ) -> None:
         """Write down that a worker has started."""
         self.database.write(
@@ -488,12 +498,14 @@ class Store:
                 slots=slots,
                 wake=wake,
                 version=version,
+                skew=skew,
+                capacity=capacity,
             )
         )
 
-    def see_worker(self, worker_id: str, state: str) -> tuple[bool, int | None, int | None]:
+    def see_worker(self, worker_id: str, state: str, skew: Skew | None = None) -> ops_workers.Seen:
         """Write down that a worker lives. Returns whether it is on record, and the µs until one is due or may lapse."""
-        return self.database.write(lambda: ops_workers.see(worker_id, state), atomic=False)
+        return self.database.write(lambda: ops_workers.see(worker_id, state, skew), atomic=False)
 
     def set_idle(self, worker_id: str, idle: bool) -> None:
         """Say whether a worker needs waking."""
@@ -600,6 +612,36 @@ class Store:
             self.poke(Hint("look"))
         return answer
 
+    def cancel_many(
+        self, job_ids: Sequence[str], reason: str, *, actor: Actor | None = None
+    ) -> dict[str, tuple[str, str | None]]:
+        """The same as `cancel` for each of some jobs, in one transaction."""
+        answers = self.database.write(
+            lambda: ops_jobs.each_of(job_ids, lambda each: ops_jobs.cancel(self.dialect, each, reason, actor=actor))
+        )
+        self.poke_cancelled(answers)
+        return answers
+
+    def poke_cancelled(self, answers: Mapping[str, tuple[str, str | None]]) -> None:
+        """Tell workers which of their jobs were asked to stop."""
+        for job_id, (answer, _) in answers.items():
+            if answer == "asked":
+                self.poke(Hint("cancel", job_id=job_id))
+
+    def retry_many(self, job_ids: Sequence[str], *, actor: Actor | None = None) -> dict[str, tuple[str, str | None]]:
+        """The same as `retry` for each of some jobs, in one transaction."""
+        answers = self.database.write(
+            lambda: ops_jobs.each_of(job_ids, lambda each: ops_jobs.retry(self.dialect, each, actor=actor))
+        )
+        self.poke(Hint("look"))
+        return answers
+
+    def delete_many(self, job_ids: Sequence[str], *, actor: Actor | None = None) -> dict[str, str]:
+        """The same as `delete` for each of some jobs, in one transaction."""
+        return self.database.write(
+            lambda: ops_jobs.each_of(job_ids, lambda each: ops_jobs.delete(self.dialect, each, actor=actor))
+        )
+
     def end_by_hand(self, job_id: str, state: State, reason: str, *, actor: Actor | None = None) -> str:
         """End a waiting job as a person says."""
         return self.database.write(lambda: ops_jobs.end_by_hand(self.dialect, job_id, state, reason, actor=actor))
@@ -623,6 +665,10 @@ class Store:
         )
         self.poke(Hint("look"))
         return done
+
+    def queues(self) -> list[QueueRecord]:
+        """The queues in which anything waits, or of which something was said, by name."""
+        return self.database.read(ops_jobs.queues)
 
     def set_horizon(self, queue: str, horizon_us: int | None, *, actor: Actor | None = None) -> None:
         """Say how fast a queue ages, for jobs that become due from now on."""
@@ -674,6 +720,16 @@ class Store:
     ) -> Rows:
         """What ran in the periods between these bounds, by any of tenant, task and queue."""
         return self.database.read(lambda: ops_usage.sum_usage(self.dialect, bounds, by=by, tenant=tenant, task=task))
+
+    def of_tenant(self, tenant: str) -> TenantStore:
+        """What one tenant has, and nothing else."""
+        from duly.store.tenant import TenantStore
+
+        return TenantStore(self, tenant)
+
+    def tenant_names(self, *, after: str = "", n: int = 100) -> list[str]:
+        """The next tenants by name: those that have jobs, a weight, or a gate of their own."""
+        return self.database.read(lambda: ops_jobs.tenant_names(after, n))
 
     def now_us(self) -> int:
         """What time the database says it is."""

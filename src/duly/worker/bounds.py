@@ -122,6 +122,11 @@ class Bounds:
         says = [self._limits[gate].says for gate in bound if gate in self._limits]
         return any(each.rate_n is not None or each.meters_keys for each in says)
 
+    def metered(self, bound: Bound) -> bool:
+        """Whether starts under these limits are counted by the moment, not by the minute or day."""
+        says = [self._limits[gate].says for gate in bound if gate in self._limits]
+        return any(each.burst is not None or each.meters_keys for each in says)
+
     def gave(self, bound: Bound, asked: int, got: int) -> None:
         """Learn from a claim. One that got less than it asked for may have met a full limit, or a rate used up."""
         if got >= asked:

@@ -343,9 +343,11 @@ class Claimer:
         find = self._registry.find
         runs = [Run(job, task, leased_at) for job in jobs if (task := find(job.tenant, job.task)) is not None]
         if bound:
-            limited, rated, hurried = bool(bits(bound)), self.bounds.rated(bound), self.bounds.tight(bound)
+            limited, rated, hurried = bool(bits(bound)), self.bounds.metered(bound), self.bounds.tight(bound)
             for run in runs:
-                run.limited, run.rated, run.hurried = limited, rated, hurried
+                run.bound, run.limited, run.rated, run.hurried = bound, limited, rated, hurried
+                if rated:
+                    run.came_at = lease_time()
         if len(runs) < len(jobs):  # unregistered in this very moment: nobody here can run them
             self._slots.ended(kind, queue, len(jobs) - len(runs))
             held = {run.job.id for run in runs}

@@ -29,6 +29,8 @@ class Run:
     __slots__ = (
         "_progress",
         "asyncio_task",
+        "bound",
+        "came_at",
         "cancel_event",
         "cancel_reason",
         "child",
@@ -36,6 +38,7 @@ class Run:
         "fenced",
         "hurried",
         "job",
+        "late",
         "leased_at",
         "limited",
         "log_bytes",
@@ -56,7 +59,10 @@ class Run:
         self.definition = definition
         self.occurrence: Occurrence | None = None  # what a recurring job's run is for
         self.leased_at = leased_at  # on `lease_time`, read before the claim or renewal was sent
-        self.rated = False  # whether it was claimed under a rate, so that it must start at once or not at all
+        self.came_at = leased_at  # the same, when the claim was answered, if it was made under a rate
+        self.bound: tuple[tuple[str, str], ...] = ()  # the limits that it was claimed under
+        self.rated = False  # whether a rate is among them, so that it must start at once or not at all
+        self.late = False  # whether it was given back because it could not
         self.hurried = False  # whether others wait for its place, so that its end is written at once
         self.limited = False  # whether it was claimed under a limit, so that its end may let another start
         self.started_ns = 0

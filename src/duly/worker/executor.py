@@ -31,6 +31,8 @@ log = logging.getLogger("duly.worker")
 
 RECURS = HOLD["recurs"]
 LATE = LATE_US / 1e6
+PATIENCE = 2
+"""How many runs under a rate may be given back in a row because they came late: on a busy machine all would."""
 Concluded = tuple[Run, int, Settled]
 Conclude = Callable[[Concluded], None]
 
@@ -59,8 +61,17 @@ class Executor:
         self._crash_limit = crash_limit
         self._chance = chance
         self.around = bool(registry.around)
+        self._late = 0
         self.telling: set[asyncio.Task[None]] = set()
         """Failure hooks under way on the event loop."""
+
+    def _is_late(self, run: Run) -> bool:
+        """Whether so much time has passed since a run was claimed that with it more would start than its rate says."""
+        if lease_time() - run.leased_at <= LATE or lease_time() - run.came_at <= LATE / 2 or self._late >= PATIENCE:
+            self._late = 0
+            return False
+        self._late += 1
+        return True
 
     def admit(self, run: Run) -> bool:
         """Whether a run may begin. If not it is over: expired, cancelled, or given back."""
@@ -72,7 +83,8 @@ class Executor:
         if job.expires_at is not None and job.expires_at <= self.now_us():
             self._end(run, outcome.expired(job))
             return False
-        if run.rated and lease_time() - run.leased_at > LATE:
+        if run.rated and self._is_late(run):
+            run.late = True
             self._end(run, outcome.released(job))
             return False
         occurrence = run.occurrence

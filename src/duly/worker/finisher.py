@@ -306,6 +306,9 @@ class Finisher:
     def _done(self, batch: list[Concluded], accepted: set[str]) -> None:
         others = False
         freed: set[str] = set()
+        late = [run for run, _, settled in batch if run.late and settled.id in accepted]
+        if late:
+            self._store.gates.refund([(run.bound, run.job.limit_key) for run in late])
         over: list[tuple[str, str]] = []
         for run, _, settled in batch:
             if settled.id in accepted:

@@ -107,7 +107,7 @@ BEGIN
         IF gate.rate_n IS NOT NULL AND NOT gate.refuses THEN
             n := LEAST(n, CASE
                 WHEN gate.burst IS NULL THEN gate.rate_n - CASE WHEN gate.spent_until = at_us - at_us % gate.rate_us THEN gate.used ELSE 0 END
-                ELSE floor(GREATEST(1, gate.burst - ceil(gate.rate_n * 30000.0 / gate.rate_us)) - GREATEST(gate.spent_until - at_us, 0)::numeric * gate.rate_n / gate.rate_us)::integer END);
+                ELSE floor(GREATEST(1, gate.burst - GREATEST(0, ceil(gate.rate_n * 30000.0 / gate.rate_us - 0.1))) - GREATEST(gate.spent_until - at_us, 0)::numeric * gate.rate_n / gate.rate_us)::integer END);
         END IF;
     END LOOP;
     n := GREATEST(n, 0);

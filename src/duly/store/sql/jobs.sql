@@ -153,6 +153,9 @@ SELECT EXISTS (SELECT 1 FROM duly.waiting WHERE queue = :queue::text)
     OR EXISTS (SELECT 1 FROM duly.scheduled WHERE queue = :queue::text AND (hold < 4 OR run_at <= :now))
     OR EXISTS (SELECT 1 FROM duly.running WHERE queue = :queue::text)
 
+-- name: queue_settings What was said of queues: how fast they age, whether tenants take turns.
+SELECT name, horizon_us, fair FROM duly.queues
+
 -- name: set_horizon How fast a queue ages; NULL is the default.
 INSERT INTO duly.queues (name, horizon_us) VALUES (:queue::text, :horizon_us::bigint)
 ON CONFLICT (name) DO UPDATE SET horizon_us = excluded.horizon_us

@@ -6,10 +6,13 @@
 SELECT count(pg_advisory_xact_lock(1685416057, b.bucket))
 FROM (SELECT DISTINCT hashtext(key) & 1023 AS bucket FROM unnest(:keys::text[]) AS k(key) ORDER BY bucket) b
 
+-- name: hold_key_rows [postgres] Hold the rows of some keys in the order in which claims hold them, before they are changed one by one.
+SELECT name FROM duly.keys WHERE name = ANY (:keys::text[]) ORDER BY name FOR UPDATE
+
 -- name: admit [postgres] Have the first jobs of these keys stand in their lanes, as many as each has room for; says into which lanes some came.
 -- Of those that have not started, the ones that are not among the first go back; so do all where a key is closed.
 WITH k AS MATERIALIZED (
-    SELECT n.key, s.slots, s.rate_n, s.rate_us, s.burst, GREATEST(1, s.burst - ceil(s.rate_n * 30000.0 / s.rate_us)) AS at_once,
+    SELECT n.key, s.slots, s.rate_n, s.rate_us, s.burst, GREATEST(1, s.burst - GREATEST(0, ceil(s.rate_n * 30000.0 / s.rate_us - 0.1))) AS at_once,
            GREATEST(COALESCE(o.spent_until, 0), :now) AS spent_until,
            o.breaker_state IS NOT NULL AS probing,
            COALESCE((o.paused_at IS NOT NULL AND (o.paused_until IS NULL OR o.paused_until > :now)) OR o.blocked_until > :now, false) AS shut
@@ -256,6 +259,13 @@ ON CONFLICT (name) DO UPDATE SET
 SELECT name, own_slots, own_rate, rate_n, rate_us, burst, spent_until, opens_at, breaker_state, opened, tries, failures, blocked_until,
        blocked_reason, paused_at, paused_until, paused_by, paused_reason
 FROM duly.keys WHERE name = :key::text
+
+-- name: special_keys Keys that have a word of their own, are blocked, or whose breaker is not closed; in the columns of `limits`.
+SELECT 'key', name, own_slots, CASE WHEN own_rate THEN rate_n END, CASE WHEN own_rate THEN rate_us END, CASE WHEN own_rate THEN burst END,
+       NULL, false, NULL, false, own_slots IS NOT NULL OR own_rate, true, spent_until, 0, CASE WHEN blocked_until > :now THEN blocked_until END,
+       CASE WHEN breaker_state = 'probing' THEN 'circuit breaker: one job is tried' WHEN blocked_until > :now THEN blocked_reason END,
+       paused_at, paused_until, NULL
+FROM duly.keys WHERE own_slots IS NOT NULL OR own_rate OR breaker_state IS NOT NULL OR blocked_until > :now ORDER BY name LIMIT :n::integer
 
 -- name: set_key_limit What one key says beside its group.
 INSERT INTO duly.keys (name, own_slots, own_rate, rate_n, rate_us, burst, opens_at)

@@ -131,3 +131,12 @@ SELECT rate_n, rate_us, spent_until, used, :now FROM duly.gates WHERE scope = :s
 UPDATE duly.gates SET spent_until = :now - :now % rate_us,
     used = CASE WHEN spent_until = :now - :now % rate_us THEN used + :n::integer ELSE :n::integer END
 WHERE scope = :scope::text AND name = :name::text AND rate_n IS NOT NULL AND refuses
+
+-- name: refund_rate What was taken off a rate or a quota for runs that did not start is given back.
+UPDATE duly.gates SET
+    spent_until = CASE WHEN burst IS NULL THEN spent_until ELSE spent_until - :n::bigint * rate_us / rate_n END,
+    used = CASE WHEN burst IS NULL AND spent_until = :now - :now % rate_us AND used >= :n::integer THEN used - :n::integer ELSE used END
+WHERE scope = :scope::text AND name = :name::text AND rate_n IS NOT NULL AND NOT refuses
+
+-- name: refund_key The same for the rate of a key.
+UPDATE duly.keys SET spent_until = spent_until - :n::bigint * rate_us / rate_n, opens_at = :now WHERE name = :key::text AND rate_n IS NOT NULL

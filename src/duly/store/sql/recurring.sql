@@ -6,25 +6,30 @@ SELECT id FROM duly.schedules WHERE tenant = :tenant::text AND task = :task::tex
 -- name: find_recurring_by_name The id of a recurring job by its name.
 SELECT id FROM duly.schedules WHERE tenant = :tenant::text AND name = :name::text
 
--- name: get_recurring One recurring job.
+-- part: recurring_columns A recurring job and how it stands.
 SELECT s.id, s.tenant, s.task, s.key, s.name, s.description, s.rule, s.anchor_at, s.misfire, s.grace_us, s.cap, s.overlap, s.failure,
        s.pause_after, s.declared, s.declared_in, s.created_by, s.created_at, s.updated_at,
        r.enabled, r.next_run_at, r.tick_at, r.last_tick_at, r.last_run_at, r.failures, r.last_outcome, r.last_error,
        r.disabled_at, r.disabled_by, r.disabled_reason, j.queue, j.priority, j.args::text, j.timeout_us, j.retry,
        u.claimed_at, :now
 FROM duly.schedules s JOIN duly.recurring r ON r.id = s.id JOIN duly.jobs j ON j.id = s.id LEFT JOIN duly.running u ON u.id = s.id
-WHERE s.id = :id::uuid
+
+-- name: get_recurring One recurring job; with a tenant, only that tenant's.
+@recurring_columns
+WHERE s.id = :id::uuid AND (:tenant::text IS NULL OR s.tenant = :tenant::text)
 
 -- name: list_recurring Recurring jobs by tenant, task and key, from one on.
-SELECT s.id, s.tenant, s.task, s.key, s.name, s.description, s.rule, s.anchor_at, s.misfire, s.grace_us, s.cap, s.overlap, s.failure,
-       s.pause_after, s.declared, s.declared_in, s.created_by, s.created_at, s.updated_at,
-       r.enabled, r.next_run_at, r.tick_at, r.last_tick_at, r.last_run_at, r.failures, r.last_outcome, r.last_error,
-       r.disabled_at, r.disabled_by, r.disabled_reason, j.queue, j.priority, j.args::text, j.timeout_us, j.retry,
-       u.claimed_at, :now
-FROM duly.schedules s JOIN duly.recurring r ON r.id = s.id JOIN duly.jobs j ON j.id = s.id LEFT JOIN duly.running u ON u.id = s.id
-WHERE (:tenant::text IS NULL OR s.tenant = :tenant::text) AND (:task::text IS NULL OR s.task = :task::text)
+@recurring_columns
+WHERE (:task::text IS NULL OR s.task = :task::text)
   AND (:enabled::boolean IS NULL OR r.enabled = :enabled::boolean)
   AND (s.tenant, s.task, s.key) > (:after_tenant::text, :after_task::text, :after_key::text)
+ORDER BY s.tenant, s.task, s.key LIMIT :n::integer OFFSET :skip::integer
+
+-- name: list_recurring_of A tenant's recurring jobs by task and key, from one on.
+@recurring_columns
+WHERE s.tenant = :tenant::text AND (:task::text IS NULL OR s.task = :task::text)
+  AND (:enabled::boolean IS NULL OR r.enabled = :enabled::boolean)
+  AND (s.task, s.key) > (:after_task::text, :after_key::text)
 ORDER BY s.tenant, s.task, s.key LIMIT :n::integer OFFSET :skip::integer
 
 -- name: count_recurring How many recurring jobs are enabled, disabled, and failed when they last ran.

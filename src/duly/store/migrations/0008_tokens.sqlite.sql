@@ -1,4 +1,4 @@
--- duly 0020: who may use the HTTP API and the dashboard. A token is kept as its SHA-256 alone; a session is a token too.
+-- duly 0008: who may use the HTTP API and the dashboard. A token is kept as its SHA-256 alone; a session is a token too.
 
 CREATE TABLE duly_tokens (
     id           text NOT NULL PRIMARY KEY,
