@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from duly.schedule.schedule import Schedule
     from duly.task import Task
     from duly.usage import Usage
+    from duly.why.answer import Why
     from duly.worker.context import current_job
 else:
     from duly._lazy import importer
@@ -130,6 +131,7 @@ else:
             "duly.schedule.schedule": ("Schedule",),
             "duly.task": ("Task",),
             "duly.usage": ("Usage",),
+            "duly.why.answer": ("Why",),
             "duly.worker.context": ("current_job",),
         },
     )
@@ -187,6 +189,7 @@ __all__ = [
     "Usage",
     "UsageRecord",
     "WaitTimeout",
+    "Why",
     "WorkerError",
     "__version__",
     "current_job",

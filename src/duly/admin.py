@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from duly.config import Settings
     from duly.doctor.finding import Finding
     from duly.store.store import Store
+    from duly.why.answer import Group, Why
 
 R = TypeVar("R")
 MOST_LISTED = 10_000
@@ -123,6 +124,24 @@ class Admin:
             and (task is None or task in json.loads(worker.tasks))
             and (queue is None or queue in json.loads(worker.queues))
         ]
+
+    def why(self, job_id: str, *, tenant: str | None = None) -> Why:
+        """Say why a job does not run, or how it stands: the reason, all that holds it, and what to do next.
+
+        For a `tenant`: only of its own jobs, and nothing in the answer of what others do.
+        """
+        from duly.why.ask import why
+
+        found = why(self._app, _checked(job_id), tenant=tenant)
+        if found is None:
+            raise _unknown(job_id)
+        return found
+
+    def why_waiting(self, *, queue: str | None = None, tenant: str | None = None) -> builtins.list[Group]:
+        """Say what holds all that waits, in a queue or in all of them, grouped by reason. By lanes, so never slow."""
+        from duly.why.ask import why_waiting
+
+        return why_waiting(self._app, queue=None if queue is None else check_queue_name(queue), tenant=tenant)
 
     def counts(self) -> Counts:
         """How many jobs stand where."""

@@ -16,6 +16,7 @@ from duly.domain.states import State
 
 if TYPE_CHECKING:
     from duly.app import Duly
+    from duly.why.answer import Why
 
 R = TypeVar("R")
 
@@ -298,6 +299,10 @@ class Job(Generic[R]):
             "reason": self.reason,
             "worker_id": record.worker_id,
         }
+
+    def why(self) -> Why:
+        """Say why it does not run, or how it stands: the reason, all that holds it, and what to do next."""
+        return self._app.why(self.id)
 
     # -- its result -------------------------------------------------------------------------------------------
 

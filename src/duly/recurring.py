@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from duly.app import Duly
     from duly.job import Run
     from duly.store.ops_recurring import Recurring, Standing
+    from duly.why.answer import Why
 
 R = TypeVar("R")
 
@@ -165,6 +166,10 @@ class RecurringJob:
     def runs(self) -> list[Run]:
         """Its runs that are kept, first to last."""
         return self._app.get(self.id).runs
+
+    def why(self) -> Why:
+        """Say why it does not run, or when it will: the reason, all that holds it, and what to do next."""
+        return self._app.why(self.id)
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values, for JSON."""

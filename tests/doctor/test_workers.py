@@ -9,10 +9,12 @@ import pytest
 from duly import Duly
 from duly.doctor import workers as of_workers
 from duly.doctor.finding import Severity
-from duly.domain.records import Counts
+from duly.domain.clock import SystemClock
+from duly.domain.records import Counts, ProcessIdentity, Skew, WorkerRecord
 from duly.testing import TestClock
 from tests.doctor.conftest import add_worker
 from tests.doctor.look import findings, only
+from tests.helpers import eventually, opened
 from tests.store.factory import Factory
 from tests.store.raw import Raw
 
@@ -72,6 +74,75 @@ def test_a_real_worker_is_alive_and_of_this_version(jobs: Duly) -> None:
         assert only(jobs, "workers", "alive").severity is Severity.OK
         assert findings(jobs, "workers", "silent") == []
         assert findings(jobs, "workers", "versions") == []
+
+
+class WrongClock(SystemClock):
+    """The clock of a host that is off."""
+
+    def __init__(self, by: timedelta) -> None:
+        self.by = by
+
+    def now_us(self) -> int:
+        return super().now_us() + self.by // timedelta(microseconds=1)
+
+
+@pytest.mark.parametrize(
+    "by, severity",
+    [
+        (timedelta(0), Severity.OK),
+        (timedelta(seconds=5), Severity.WARNING),
+        (timedelta(seconds=-5), Severity.WARNING),
+        (timedelta(minutes=10), Severity.ERROR),
+    ],
+)
+def test_a_worker_whose_hosts_clock_is_off_says_so(pg_url: str, by: timedelta, severity: Severity) -> None:
+    with opened(pg_url, clock=WrongClock(by)) as off, opened(pg_url) as jobs:
+        with off.worker():
+            finding = only(jobs, "workers", "clocks")
+            (worker,) = jobs.workers()
+        assert finding.severity is severity
+        assert worker.skew is not None
+        assert abs(worker.skew.ahead_us - by / timedelta(microseconds=1)) < 1_000_000
+        if severity is not Severity.OK:
+            assert finding.evidence["host"] == worker.process.host
+            assert finding.evidence["workers"] == [worker.id]
+            assert abs(float(str(finding.evidence["ahead_seconds"])) - by.total_seconds()) < 1
+            assert ("ahead of" if by > timedelta(0) else "behind") in finding.what
+            assert "duly doctor" in (finding.next or "")
+
+
+def test_a_worker_measures_its_clock_again_each_time_it_says_that_it_lives(pg_url: str) -> None:
+    clock = WrongClock(timedelta(0))
+    with opened(pg_url, clock=clock) as off, opened(pg_url) as jobs, off.worker(lease=1.0):
+        assert only(jobs, "workers", "clocks").severity is Severity.OK
+        clock.by = timedelta(seconds=5)
+        eventually(lambda: only(jobs, "workers", "clocks").severity is Severity.WARNING, within=20)
+
+
+def test_what_may_be_the_way_there_and_back_is_no_skew() -> None:
+    process = ProcessIdentity(host="h", boot_id="b", pid_namespace="", pid=1, process_started_at="")
+
+    def worker(ahead: int, doubt: int) -> WorkerRecord:
+        return WorkerRecord(
+            id="w",
+            process=process,
+            started_at=0,
+            seen_at=0,
+            lease_us=1,
+            queues="[]",
+            tasks="[]",
+            slots=1,
+            wake=None,
+            idle=True,
+            state="running",
+            version="1",
+            skew=Skew(ahead, doubt),
+        )
+
+    assert [each.severity for each in of_workers.clocks([worker(1_500_000, 600_000)])] == [Severity.OK]
+    assert [each.severity for each in of_workers.clocks([worker(1_500_000, 400_000)])] == [Severity.WARNING]
+    assert list(of_workers.clocks([])) == []
+    assert Skew.between(1_000, 5_000, 1_400) == Skew(-3_800, 200)
 
 
 def test_the_numbers_are_told_as_they_are() -> None:

@@ -290,17 +290,17 @@ def test_a_worker_says_that_it_lives_and_hears_what_comes(make: Factory, store: 
     add_worker(store)
     clock.advance(7)
     assert [worker.silent_us for worker in store.workers()] == [us(7)]
-    assert store.see_worker(WORKER, "draining") == (True, None, None)
+    assert store.see_worker(WORKER, "draining")[:3] == (True, None, None)
     make.enqueue(delay_us=us(40))
     make.enqueue()
     make.take(worker=OTHER_WORKER)
-    assert store.see_worker(WORKER, "draining") == (True, us(40), us(LEASE))
+    assert store.see_worker(WORKER, "draining")[:3] == (True, us(40), us(LEASE))
     (worker,) = store.workers()
     assert (worker.silent_us, worker.state) == (0, "draining")
 
 
 def test_a_worker_struck_off_hears_that_it_was(store: Store) -> None:
-    assert store.see_worker(WORKER, "running") == (False, None, None)
+    assert store.see_worker(WORKER, "running") == (False, None, None, None)
 
 
 def test_a_worker_says_whether_it_needs_waking(store: Store) -> None:

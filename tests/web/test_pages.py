@@ -140,6 +140,19 @@ def test_a_job_page_says_how_often_by_whom_and_when(seeded: Seeded) -> None:
         assert words in waits
 
 
+def test_a_job_page_says_why_the_job_does_not_run(jobs: Duly) -> None:
+    job = jobs["send"].enqueue("ada")
+    assert "No worker" in read(people(jobs), f"/jobs/{job.id}").text
+    jobs.pause(queue="mail", reason="moving")
+    page = read(people(jobs), f"/jobs/{job.id}").text
+    assert "Why it is not running" in page
+    assert "moving" in page
+    later = jobs["add"].using(delay="1h").enqueue(1)
+    assert "Why it is not running" in read(people(jobs), f"/jobs/{later.id}").text
+    later.cancel()
+    assert "Why it is not running" not in read(people(jobs), f"/jobs/{later.id}").text
+
+
 def test_a_page_that_is_not_there_is_a_page(lite: Duly) -> None:
     assert "Nothing here" in read(people(lite), "/jobs/0190f3c4-7b1e-7c3a-9f00-2a4b6c8d0e12", 404).text
     assert "That does not work" in read(people(lite), "/jobs?state=nonsense", 400).text

@@ -27,6 +27,7 @@ from duly.cli import (
     top,
     usage,
     web,
+    why,
     worker,
     workers,
 )
@@ -44,6 +45,7 @@ _HELP = """A job queue in the database you already have.
     duly schedules list               what recurs
     duly pause --queue mail           nothing of it starts, until duly resume
     duly limits list, duly quota acme how much may run, start and wait
+    duly why 4b6c8d0e12, duly why     why a job does not run; what holds all that waits
     duly doctor                       is all well?
 
 Exit codes: 0 done, 1 not possible (no such job, ...), 2 wrong usage or configuration, 3 database unavailable,
@@ -67,6 +69,7 @@ for _command in (
     limits.quota,
     workers.workers,
     stats.stats,
+    why.why,
     top.top,
     alerts.alerts,
     doctor.doctor,

@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING
 from duly.__about__ import __version__
 from duly.doctor.finding import Area, Finding
 from duly.doctor.words import counted, some, span
-from duly.domain.records import Counts, WorkerRecord
+from duly.domain.records import Counts, Skew, WorkerRecord
 
 if TYPE_CHECKING:
     from duly.app import Duly
 
 AREA = Area("workers")
+CHECK = "duly doctor"
+MOST_SKEW_US = 1_000_000
+FAR_OFF_US = 60_000_000
+"""A host's clock that is further off than this is broken."""
 
 
 def check(app: Duly) -> Iterator[Finding]:
@@ -23,6 +27,7 @@ def check(app: Duly) -> Iterator[Finding]:
     yield alive(live, counts)
     yield from silent(app.workers(), {worker.id for worker in live})
     yield from versions(live)
+    yield from clocks(live)
     if live:
         yield from unserved(counts, live, app.unknown_tasks(counts))
 
@@ -81,6 +86,46 @@ def versions(live: Sequence[WorkerRecord]) -> Iterator[Finding]:
             version=version,
             workers=[worker.id for worker in group],
         )
+
+
+def clocks(live: Sequence[WorkerRecord]) -> Iterator[Finding]:
+    """Hosts of workers whose clocks do not agree with the database's, as they themselves measured it."""
+    hosts: dict[str, list[WorkerRecord]] = {}
+    for worker in live:
+        if worker.skew is not None:
+            hosts.setdefault(worker.process.host, []).append(worker)
+    measured = {host: max(map(_skew, group), key=_certain) for host, group in hosts.items()}
+    wrong = [host for host, skew in sorted(measured.items()) if _certain(skew) > MOST_SKEW_US]
+    for host in wrong:
+        skew = measured[host]
+        side = "ahead of" if skew.ahead_us > 0 else "behind"
+        report = AREA.error if _certain(skew) > FAR_OFF_US else AREA.warning
+        yield report(
+            "clocks",
+            f"the clock of {host} ({counted(len(hosts[host]), 'worker')}) is {span(abs(skew.ahead_us))} {side} the "
+            "database's: what code there reckons from it, as run_at, is off by as much",
+            f"synchronise the clock of {host} (timedatectl set-ntp true, or chrony), then look again: {CHECK}",
+            host=host,
+            ahead_seconds=round(skew.ahead_us / 1e6, 3),
+            precision_seconds=round(skew.doubt_us / 1e6, 3),
+            workers=[worker.id for worker in hosts[host]],
+        )
+    if measured and not wrong:
+        most = span(max(1_000, *(abs(skew.ahead_us) + skew.doubt_us for skew in measured.values())))
+        yield AREA.ok(
+            "clocks",
+            f"the clocks of {counted(len(measured), 'host')} with workers agree with the database's to {most}",
+            ahead_seconds={host: round(skew.ahead_us / 1e6, 3) for host, skew in sorted(measured.items())},
+        )
+
+
+def _skew(worker: WorkerRecord) -> Skew:
+    return worker.skew or Skew(0, 0)
+
+
+def _certain(skew: Skew) -> int:
+    """How much of it cannot be the way to the database and back."""
+    return abs(skew.ahead_us) - skew.doubt_us
 
 
 def unserved(counts: Counts, live: Sequence[WorkerRecord], unknown: Sequence[tuple[str, str]]) -> Iterator[Finding]:

@@ -196,6 +196,19 @@ class ProcessIdentity:
     process_started_at: str
 
 
+class Skew(NamedTuple):
+    """How a host's clock goes beside the database's, in microseconds."""
+
+    ahead_us: int
+    doubt_us: int
+    """How much of that may be the way there and back."""
+
+    @classmethod
+    def between(cls, before_us: int, server_us: int, after_us: int) -> Skew:
+        """From the host's clock before and after the database was asked for its own."""
+        return cls((before_us + after_us) // 2 - server_us, (after_us - before_us) // 2)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerRecord:
     """A worker as it stands in the database."""
@@ -213,6 +226,9 @@ class WorkerRecord:
     state: str
     version: str
     silent_us: int = 0
+    skew: Skew | None = None
+    capacity: str | None = None
+    """How its slots are divided, as JSON; None if it does not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

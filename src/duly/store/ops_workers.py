@@ -3,9 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import NamedTuple
 
-from duly.domain.records import ProcessIdentity, WorkerRecord
+from duly.domain.records import ProcessIdentity, Skew, WorkerRecord
 from duly.store.call import Call, Op, Value
+
+
+class Seen(NamedTuple):
+    """What a worker learns when it says that it lives."""
+
+    known: bool
+    """Whether it is on record."""
+    due_us: int | None = None
+    """How long until something is due."""
+    lapse_us: int | None = None
+    """How long until a lease may lapse."""
+    now_us: int | None = None
+    """The database's clock."""
 
 
 def add(
@@ -18,6 +32,8 @@ def add(
     slots: int,
     wake: str | None,
     version: str,
+    skew: Skew | None = None,
+    capacity: str | None = None,
 ) -> Op[None]:
     """Write down that a worker has started."""
     params: dict[str, Value] = {
@@ -28,17 +44,24 @@ def add(
         "slots": slots,
         "wake": wake,
         "version": version,
+        "capacity": capacity,
+        **_clock(skew),
     }
     yield Call("insert_worker", params | asdict(process))
 
 
-def see(worker_id: str, state: str) -> Op[tuple[bool, int | None, int | None]]:
-    """Write down that a worker lives. Returns whether it is on record, and when something is due or may lapse."""
-    rows = yield Call("see_worker", {"id": worker_id, "state": state})
+def see(worker_id: str, state: str, skew: Skew | None = None) -> Op[Seen]:
+    """Write down that a worker lives, and how its host's clock goes, if it knows."""
+    rows = yield Call("see_worker", {"id": worker_id, "state": state, **_clock(skew)})
     if not rows:
-        return False, None, None
-    due, lapse = (None if value is None else int(str(value)) for value in rows[0])
-    return True, due, lapse
+        return Seen(False)
+    now, due, lapse = (None if value is None else int(str(value)) for value in rows[0])
+    return Seen(True, due, lapse, now)
+
+
+def _clock(skew: Skew | None) -> dict[str, Value]:
+    ahead, doubt = (None, None) if skew is None else skew
+    return {"clock_ahead_us": ahead, "clock_doubt_us": doubt}
 
 
 def everyone() -> Op[list[WorkerRecord]]:
@@ -68,6 +91,8 @@ def everyone() -> Op[list[WorkerRecord]]:
                 state=str(row[14]),
                 version=str(row[15]),
                 silent_us=int(str(row[16])),
+                skew=None if row[17] is None else Skew(int(str(row[17])), int(str(row[18] or 0))),
+                capacity=None if row[19] is None else str(row[19]),
             )
         )
     return found

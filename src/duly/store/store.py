@@ -49,6 +49,7 @@ from duly.domain.records import (
     ProcessIdentity,
     RunRecord,
     Settled,
+    Skew,
     WorkerRecord,
 )
 from duly.domain.states import State
@@ -476,6 +477,8 @@ class Store:
         slots: int,
         wake: str | None,
         version: str,
+        skew: Skew | None = None,
+        capacity: str | None = None,
     ) -> None:
         """Write down that a worker has started."""
         self.database.write(
@@ -488,12 +491,14 @@ class Store:
                 slots=slots,
                 wake=wake,
                 version=version,
+                skew=skew,
+                capacity=capacity,
             )
         )
 
-    def see_worker(self, worker_id: str, state: str) -> tuple[bool, int | None, int | None]:
+    def see_worker(self, worker_id: str, state: str, skew: Skew | None = None) -> ops_workers.Seen:
         """Write down that a worker lives. Returns whether it is on record, and the µs until one is due or may lapse."""
-        return self.database.write(lambda: ops_workers.see(worker_id, state), atomic=False)
+        return self.database.write(lambda: ops_workers.see(worker_id, state, skew), atomic=False)
 
     def set_idle(self, worker_id: str, idle: bool) -> None:
         """Say whether a worker needs waking."""

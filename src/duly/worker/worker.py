@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from duly.domain.errors import DulyError, WorkerError
 from duly.domain.ids import uuid7
 from duly.domain.outcome import released
-from duly.domain.records import HOLD, Lapsed, ProcessIdentity, WorkerRecord
+from duly.domain.records import HOLD, Lapsed, ProcessIdentity, Skew, WorkerRecord
 from duly.maintenance.declare import declare
 from duly.maintenance.prune import Retention, prune_some
 from duly.maintenance.rescue import rescue_after_boot, rescue_dead, rescue_lapsed, rescue_silent
@@ -206,6 +206,8 @@ class Worker:
         self._drain_until = 0.0
         self._capture = Capture(self._held)
         self._clock_offset = 0
+        self._skew: Skew | None = None
+        """How the host's clock went beside the database's when last asked; told the next time we say that we live."""
 
     # -- life -------------------------------------------------------------------------------------------------
 
@@ -232,6 +234,8 @@ class Worker:
 
     def _get_ready(self) -> None:
         self._clock_offset = self._store.now_us() - time.time_ns() // 1_000
+        clock = self._store.database.clock
+        self._skew = Skew.between(clock.now_us(), self._store.now_us(), clock.now_us())
         self._waker = self._store.waker(self.id)
         self._write_down()
         for task in self._registry:
@@ -332,7 +336,22 @@ class Worker:
             slots=sum(pool.slots for pool in self._slots.pools.values()),
             wake=self._waker.address if self._waker else None,
             version=self.settings.version,
+            skew=self._skew,
+            capacity=self._capacity(),
         )
+
+    def _capacity(self) -> str:
+        """How the slots are divided: by kind, with the tasks of each (None: all others), and by queue."""
+        kinds: dict[Kind, list[str]] = {kind: [] for kind in self._slots.pools}
+        for task in (*self._registry.tasks.values(), *self._registry.registered.values()):
+            kinds.setdefault(task.kind, []).append(task.name)
+        rest = max(kinds, key=lambda kind: len(kinds[kind]), default=None)
+        pools = [
+            {"kind": kind, "slots": pool.slots, "tasks": None if kind is rest else sorted(set(kinds[kind]))}
+            for kind, pool in self._slots.pools.items()
+        ]
+        shares = {share.name: share.slots for share in self.settings.queues if share.slots is not None}
+        return json.dumps({"pools": pools, "queues": shares})
 
     def stop(self, grace: float | None = None) -> None:
         """Stop claiming, let running handlers end within `grace` seconds, give back the rest unharmed."""
@@ -559,16 +578,19 @@ class Worker:
     def _see(self, now: float) -> None:
         """Say that we live; learn when something may be due or lapse."""
         self._next_see = now + min(SEE_EVERY, self.settings.lease)
-        known, due, lapse = self._store.see_worker(self.id, self._state)
-        if not known or self._known_changed:
+        before = self._store.database.clock.now_us()
+        seen = self._store.see_worker(self.id, self._state, self._skew)
+        if seen.now_us is not None:
+            self._skew = Skew.between(before, seen.now_us, self._store.database.clock.now_us())
+        if not seen.known or self._known_changed:
             self._known_changed = False
             self._write_down()
-        if due is not None:
-            self._claimer.due_in(due / 1e6)
+        if seen.due_us is not None:
+            self._claimer.due_in(seen.due_us / 1e6)
         if self._claimer.bounds.unstamped and self._store.gates.stamp():
             self._claimer.bounds.forget()
-        if lapse is not None:
-            self._next_lapse = min(self._next_lapse, now + max(0.0, lapse / 1e6))
+        if seen.lapse_us is not None:
+            self._next_lapse = min(self._next_lapse, now + max(0.0, seen.lapse_us / 1e6))
 
     def _note_awake(self) -> None:
         """If this process stood still or the machine slept, so may others: give them time to renew their leases."""

@@ -1,13 +1,16 @@
 -- name: insert_worker A worker has started.
 INSERT INTO duly.workers (id, host, boot_id, pid_namespace, pid, process_started_at, started_at, seen_at, lease_us,
-                          queues, tasks, slots, wake, idle, state, version)
+                          queues, tasks, slots, wake, idle, state, version, clock_ahead_us, clock_doubt_us, capacity)
 VALUES (:id::uuid, :host::text, :boot_id::text, :pid_namespace::text, :pid::bigint, :process_started_at::text, :now, :now,
-        :lease_us::bigint, :queues::text, :tasks::text, :slots::integer, :wake::text, true, 'running', :version::text)
-ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, tasks = excluded.tasks
+        :lease_us::bigint, :queues::text, :tasks::text, :slots::integer, :wake::text, true, 'running', :version::text,
+        :clock_ahead_us::bigint, :clock_doubt_us::bigint, :capacity::text)
+ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, tasks = excluded.tasks, slots = excluded.slots, capacity = excluded.capacity
 
 -- name: see_worker A worker is alive; says how long until the next job is due or gate opens, and the next lease could lapse.
-UPDATE duly.workers SET seen_at = :now, state = :state::text WHERE id = :id::uuid
-RETURNING
+UPDATE duly.workers SET seen_at = :now, state = :state::text,
+    clock_ahead_us = COALESCE(:clock_ahead_us::bigint, clock_ahead_us), clock_doubt_us = COALESCE(:clock_doubt_us::bigint, clock_doubt_us)
+WHERE id = :id::uuid
+RETURNING :now,
 @soonest
 - :now, (SELECT min(leased_until) - :lease_now FROM duly.running WHERE worker_id <> :id::uuid)
 
@@ -19,7 +22,7 @@ DELETE FROM duly.workers WHERE id = :id::uuid
 
 -- name: list_workers Every worker on record.
 SELECT id, host, boot_id, pid_namespace, pid, process_started_at, started_at, seen_at, lease_us, queues, tasks, slots, wake, idle, state,
-       version, :now - seen_at
+       version, :now - seen_at, clock_ahead_us, clock_doubt_us, capacity
 FROM duly.workers ORDER BY started_at, id
 
 -- name: forget_workers Workers not seen for long, and holding nothing.

@@ -1,0 +1,6 @@
+-- duly 0007: what else workers say of themselves. How far their host's clock is ahead of the database's, in microseconds, and how
+-- closely that could be seen; how their slots are divided, as JSON.
+
+ALTER TABLE duly_workers ADD COLUMN clock_ahead_us integer;
+ALTER TABLE duly_workers ADD COLUMN clock_doubt_us integer;
+ALTER TABLE duly_workers ADD COLUMN capacity text;
