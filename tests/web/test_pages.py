@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from duly import Duly
+from duly import Backoff, Duly
 from duly.web import Principal
 from tests.helpers import opened
 from tests.web.browser import HOST, Browser, serve
@@ -311,6 +311,12 @@ def test_hidden_fields_are_hidden_on_every_page(lite: Duly) -> None:
     for page in ("/", "/jobs", f"/jobs/{job.id}", "/jobs?state=failed", "/audit"):
         assert "swordfish" not in browser.send("GET", page).text, page
     assert "•••" in browser.send("GET", f"/jobs/{job.id}").text
+    again = lite["send"].using(max_attempts=3, retry=Backoff.fixed("1h", max_attempts=3)).enqueue("nobody", "swordfish")
+    lite.tick(1)
+    assert again.refresh().state == "scheduled"
+    shown = browser.send("GET", f"/jobs/{again.id}").text
+    assert "swordfish" not in shown
+    assert "no such address: nobody" in shown
 
 
 # -- live -------------------------------------------------------------------------------------------------------------

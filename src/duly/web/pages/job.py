@@ -7,6 +7,7 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
+from duly.domain.json import decode
 from duly.web.desk import Desk, verb
 from duly.web.errors import missing
 from duly.web.pages.jobs import whole
@@ -50,10 +51,11 @@ def read(desk: Desk, job_id: str, before: str | None = None) -> dict[str, Any]:
 @verb(Scope.READ)
 def why(desk: Desk, job_id: str) -> dict[str, Any]:
     """Why a job does not run, or how it stands; for somebody bound to a tenant nothing of what others do."""
+    secrets = desk.redaction.secrets(decode(verbs.find(desk, job_id).args))
     answer = desk.jobs.why(job_id, tenant=desk.tenant).to_dict()
     for each in (answer, *answer["blockers"]):
         for name in ("text", "because"):
-            each[name] = desk.redaction.text(each[name])
+            each[name] = desk.redaction.text(each[name], secrets)
     return answer
 
 
