@@ -336,6 +336,16 @@ def test_many_tabs_cost_the_database_one_read(jobs: Duly) -> None:
     assert hub.reads == 1
 
 
+def test_a_tab_that_asks_for_a_job_that_is_gone_costs_no_read_of_its_own(lite: Duly) -> None:
+    job = lite["add"].enqueue(1)
+    browser = people(lite)
+    hub = browser.app.state.web.hub
+    lite.delete(job.id)
+    for _ in range(5):
+        assert browser.send("GET", f"/live.json?page=jobs&watch={job.id}").json()["jobs"] == {job.id: None}
+    assert hub.reads <= 2
+
+
 def test_what_is_live_is_what_the_page_shows(lite: Duly) -> None:
     lite["add"].using(tenant="t").enqueue(1)
     browser = people(lite)
