@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from duly import Duly
+from duly import Backoff, Duly
 from duly.web import Principal
 from tests.helpers import opened
 from tests.web.browser import HOST, Browser, serve
@@ -138,6 +138,19 @@ def test_a_job_page_says_how_often_by_whom_and_when(seeded: Seeded) -> None:
     waits = read(browser, f"/jobs/{ids['retrying']}").text
     for words in ("Next retry", "Runs 1 of 5", "Last started", "was declined"):
         assert words in waits
+
+
+def test_a_job_page_says_why_the_job_does_not_run(jobs: Duly) -> None:
+    job = jobs["send"].enqueue("ada")
+    assert "No worker" in read(people(jobs), f"/jobs/{job.id}").text
+    jobs.pause(queue="mail", reason="moving")
+    page = read(people(jobs), f"/jobs/{job.id}").text
+    assert "Why it is not running" in page
+    assert "moving" in page
+    later = jobs["add"].using(delay="1h").enqueue(1)
+    assert "Why it is not running" in read(people(jobs), f"/jobs/{later.id}").text
+    later.cancel()
+    assert "Why it is not running" not in read(people(jobs), f"/jobs/{later.id}").text
 
 
 def test_a_page_that_is_not_there_is_a_page(lite: Duly) -> None:
@@ -298,6 +311,12 @@ def test_hidden_fields_are_hidden_on_every_page(lite: Duly) -> None:
     for page in ("/", "/jobs", f"/jobs/{job.id}", "/jobs?state=failed", "/audit"):
         assert "swordfish" not in browser.send("GET", page).text, page
     assert "•••" in browser.send("GET", f"/jobs/{job.id}").text
+    again = lite["send"].using(max_attempts=3, retry=Backoff.fixed("1h", max_attempts=3)).enqueue("nobody", "swordfish")
+    lite.tick(1)
+    assert again.refresh().state == "scheduled"
+    shown = browser.send("GET", f"/jobs/{again.id}").text
+    assert "swordfish" not in shown
+    assert "no such address: nobody" in shown
 
 
 # -- live -------------------------------------------------------------------------------------------------------------
