@@ -262,3 +262,17 @@ def test_a_bug_is_answered_without_its_traceback(lite: Duly, lite_api: Browser, 
     answer = lite_api.get(f"{JOBS}/stats")
     assert error_of(answer) == (500, "internal")
     assert "secret" not in answer.text
+
+
+@pytest.mark.requirement("C15")
+def test_why_a_job_does_not_run(api: Browser, jobs: Duly) -> None:
+    job_id = enqueue(api, delay="1h")
+    found = api.ok(api.get(f"{JOBS}/{job_id}/why"))
+    assert (found["reason"], found["job_id"], found["state"]) == ("not_due", job_id, "scheduled")
+    waiting = enqueue(api)
+    jobs.pause(task="add", reason="a look first", by="ann")
+    found = api.ok(api.get(f"{JOBS}/{waiting}/why"))
+    assert {each["reason"] for each in found["blockers"]} >= {"paused"}
+    groups = api.ok(api.get("/api/admin/why"))["items"]
+    assert [each["jobs"] for each in groups if each["example"] == waiting] == [1]
+    assert error_of(api.get(f"{JOBS}/{MISSING}/why"))[0] == 404

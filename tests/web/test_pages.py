@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from duly import Duly
+from duly import Backoff, Duly
 from duly.web import Principal
 from tests.helpers import opened
 from tests.web.browser import HOST, Browser, serve
@@ -138,6 +138,19 @@ def test_a_job_page_says_how_often_by_whom_and_when(seeded: Seeded) -> None:
     waits = read(browser, f"/jobs/{ids['retrying']}").text
     for words in ("Next retry", "Runs 1 of 5", "Last started", "was declined"):
         assert words in waits
+
+
+def test_a_job_page_says_why_the_job_does_not_run(jobs: Duly) -> None:
+    job = jobs["send"].enqueue("ada")
+    assert "No worker" in read(people(jobs), f"/jobs/{job.id}").text
+    jobs.pause(queue="mail", reason="moving")
+    page = read(people(jobs), f"/jobs/{job.id}").text
+    assert "Why it is not running" in page
+    assert "moving" in page
+    later = jobs["add"].using(delay="1h").enqueue(1)
+    assert "Why it is not running" in read(people(jobs), f"/jobs/{later.id}").text
+    later.cancel()
+    assert "Why it is not running" not in read(people(jobs), f"/jobs/{later.id}").text
 
 
 def test_a_page_that_is_not_there_is_a_page(lite: Duly) -> None:
@@ -298,6 +311,12 @@ def test_hidden_fields_are_hidden_on_every_page(lite: Duly) -> None:
     for page in ("/", "/jobs", f"/jobs/{job.id}", "/jobs?state=failed", "/audit"):
         assert "swordfish" not in browser.send("GET", page).text, page
     assert "•••" in browser.send("GET", f"/jobs/{job.id}").text
+    again = lite["send"].using(max_attempts=3, retry=Backoff.fixed("1h", max_attempts=3)).enqueue("nobody", "swordfish")
+    lite.tick(1)
+    assert again.refresh().state == "scheduled"
+    shown = browser.send("GET", f"/jobs/{again.id}").text
+    assert "swordfish" not in shown
+    assert "no such address: nobody" in shown
 
 
 # -- live -------------------------------------------------------------------------------------------------------------
@@ -315,6 +334,16 @@ def test_many_tabs_cost_the_database_one_read(jobs: Duly) -> None:
     asyncio.run(look())
     asyncio.run(look())
     assert hub.reads == 1
+
+
+def test_a_tab_that_asks_for_a_job_that_is_gone_costs_no_read_of_its_own(lite: Duly) -> None:
+    job = lite["add"].enqueue(1)
+    browser = people(lite)
+    hub = browser.app.state.web.hub
+    lite.delete(job.id)
+    for _ in range(5):
+        assert browser.send("GET", f"/live.json?page=jobs&watch={job.id}").json()["jobs"] == {job.id: None}
+    assert hub.reads <= 2
 
 
 def test_what_is_live_is_what_the_page_shows(lite: Duly) -> None:

@@ -26,6 +26,7 @@ def test_the_canary_is_in_no_answer(jobs: Duly) -> None:
         "/api/admin/jobs",
         f"/api/admin/jobs/{failed.id}",
         f"/api/admin/jobs/{failed.id}/runs",
+        f"/api/admin/jobs/{failed.id}/why",
         f"/api/admin/jobs/{done.id}",
         f"/api/admin/jobs/{done.id}/runs",
         "/api/admin/runs",

@@ -179,6 +179,8 @@ BEYOND: Final = (
     Row("POST", f"{JOBS}/{{id}}/copy", enqueue.copy, "Enqueued", status=201),
     Row("PUT", f"{JOBS}/{{id}}/run-at", jobs.reschedule, "Job", body=obj(delay=DURATION, run_at=text(100))),
     Row("GET", f"{JOBS}/{{id}}/runs", jobs.runs, "RunPage", query=RUNS),
+    Row("GET", f"{JOBS}/{{id}}/why", jobs.why, "Why"),
+    Row("GET", "/api/admin/why", jobs.why_waiting, "WhyWaiting", query={"queue": text(128, 1)}),
     Row("POST", f"{JOBS}/bulk/cancel", bulk.cancel, "Bulk", body=obj(reason=text(1_000), **IDS), gather=_many),
     Row("POST", f"{JOBS}/bulk/delete", bulk.delete, "Bulk", body=obj(**IDS), gather=_many),
     Row(

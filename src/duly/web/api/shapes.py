@@ -39,6 +39,31 @@ _RUN: dict[str, Schema] = {
     "error": maybe(TEXT),
 }
 
+_BLOCKER: dict[str, Schema] = {
+    "reason": TEXT,
+    "text": TEXT,
+    "scope": maybe(TEXT),
+    "name": maybe(TEXT),
+    "since": maybe(TIME),
+    "until": maybe(TIME),
+    "by": maybe(TEXT),
+    "because": maybe(TEXT),
+    "holders": array(
+        answer(
+            job_id=maybe(ID),
+            place=TEXT,
+            task=maybe(TEXT),
+            worker_id=maybe(TEXT),
+            host=maybe(TEXT),
+            pid=maybe(COUNT),
+            since=maybe(TIME),
+            leased_for=SECONDS,
+        )
+    ),
+    "next": maybe(TEXT),
+    "details": OBJECT,
+}
+
 SHAPES: Final[dict[str, Schema]] = {
     "Error": answer(
         error={
@@ -107,6 +132,29 @@ SHAPES: Final[dict[str, Schema]] = {
     ),
     "Run": answer(**_RUN, traceback=maybe(TEXT), result=ANYTHING, log=array(TEXT)),
     "RunPage": answer(items=array(ref("Run")), next_before=maybe(COUNT)),
+    "Why": answer(
+        job_id=ID,
+        state=TEXT,
+        task=TEXT,
+        queue=TEXT,
+        tenant=maybe(TEXT),
+        **_BLOCKER,
+        blockers=array(answer(**_BLOCKER)),
+        at=TIME,
+    ),
+    "WhyWaiting": answer(
+        items=array(
+            answer(
+                queue=TEXT,
+                jobs=COUNT,
+                at_least=BOOLEAN,
+                example=maybe(ID),
+                tasks=array(TEXT),
+                tenants=array(TEXT),
+                **_BLOCKER,
+            )
+        )
+    ),
     "RecentRuns": answer(items=array(answer(**_RUN, task=maybe(TEXT)))),
     "Schedule": answer(
         id=ID,

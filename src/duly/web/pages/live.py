@@ -59,6 +59,7 @@ class Hub:
         self._samples: dict[str | None, deque[Sample]] = {}
         self._minutes: dict[str | None, list[Minute]] = {}
         self._watched: dict[str | None, Counter[str]] = {}
+        self._asked: dict[str | None, frozenset[str]] = {}
         self._reading: dict[tuple[int, str | None], asyncio.Future[Snapshot]] = {}
         self._written: dict[tuple[str, str | None, str], tuple[Snapshot, dict[str, Any]]] = {}
         self.streams = 0
@@ -94,6 +95,10 @@ class Hub:
             if watched[job_id] <= 0:
                 del watched[job_id]
 
+    def has_asked(self, tenant: str | None, ids: Iterable[str]) -> bool:
+        """Whether these jobs were looked at with the last read, also those that are gone."""
+        return set(ids) <= self._asked.get(tenant, frozenset())
+
     def payload(self, page: str, prefix: str, snapshot: Snapshot) -> dict[str, Any]:
         """What a page shows that changes: written once for all who have it open."""
         from duly.web.pages.glance import live_parts
@@ -120,7 +125,7 @@ class Hub:
             found = store.database.read(
                 lambda: ops_pages.snapshot(store.dialect, tenant=tenant, minutes=LOOK_BACK, known=before, watch=watched)
             )
-            self._minutes[tenant] = found.minutes
+            self._minutes[tenant], self._asked[tenant] = found.minutes, frozenset(watched)
             now = time.monotonic()
             self.reads += 1
             self.pause = max(EVERY, (now - begun) * SHARE)
@@ -198,7 +203,7 @@ async def live_json(request: Request) -> Response:
     hub.watch(tab.tenant, tab.watch)
     try:
         snapshot = await hub.look(tab.tenant, age=FRESH)
-        if any(job_id not in snapshot.watched for job_id in tab.watch):
+        if not hub.has_asked(tab.tenant, tab.watch):
             hub.forget()
             snapshot = await hub.look(tab.tenant, age=FRESH)
     finally:

@@ -112,6 +112,21 @@ def runs(desk: Desk, job_id: str, *, limit: int = 20, before: int | None = None)
 
 
 @verb(Scope.READ)
+def why(desk: Desk, job_id: str) -> dict[str, Any]:
+    """Why a job does not run, or how it stands: the reason, all that holds it, and what to do next."""
+    record = find(desk, job_id)
+    found = desk.jobs.why(record.id, tenant=desk.tenant).to_dict()
+    hidden: dict[str, Any] = shown.without_secrets(found, desk.redaction, desk.redaction.secrets(decode(record.args)))
+    return hidden
+
+
+@verb(Scope.READ)
+def why_waiting(desk: Desk, *, queue: str | None = None) -> dict[str, Any]:
+    """What holds all that waits, in a queue or in all of them, grouped by reason."""
+    return {"items": [each.to_dict() for each in desk.jobs.why_waiting(queue=queue, tenant=desk.tenant)]}
+
+
+@verb(Scope.READ)
 def recent_runs(desk: Desk, *, task: str | None = None, tenant: str | None = None, limit: int = 100) -> dict[str, Any]:
     """The runs that ended last, of all jobs, newest first; of one task or tenant, among the last 50,000."""
     if desk.tenant is not None and tenant not in (None, "", desk.tenant):

@@ -91,6 +91,15 @@ def _error(last: RunRecord) -> str | None:
     return f"{last.error_kind}: {last.error}" if last.error_kind else last.error
 
 
+def without_secrets(value: Any, redaction: Redaction, secrets: list[str]) -> Any:
+    """A value whose texts tell nothing that is hidden."""
+    if isinstance(value, dict):
+        return {name: without_secrets(each, redaction, secrets) for name, each in value.items()}
+    if isinstance(value, list):
+        return [without_secrets(each, redaction, secrets) for each in value]
+    return redaction.text(value, secrets) if isinstance(value, str) else value
+
+
 def run(record: RunRecord, redaction: Redaction, secrets: list[str], *, whole: bool) -> dict[str, Any]:
     """One run; `whole` with its traceback, result and log, which may be long."""
     shown = {
