@@ -163,3 +163,17 @@ def test_a_rate_that_is_set_by_hand_for_one_key_holds(keyed: Keyed) -> None:
 )
 def test_the_group_of_a_key(keyed: Keyed, key: str, group: str) -> None:
     assert group_of(key) == group
+
+
+def test_the_last_job_that_a_rate_lets_in_is_counted_too(keyed: Keyed) -> None:
+    """Its key has nothing more to say when it opens, but a start to count."""
+    keyed.says(None, Rate(1, us(60), 1))
+    keyed.put()
+    keyed.put()
+    keyed.end(*keyed.grab(metered=True))
+    keyed.clock.advance(61)
+    keyed.look()
+    [second] = keyed.grab(metered=True)
+    keyed.end(second)
+    third = keyed.put()
+    assert keyed.place(third) == "key"

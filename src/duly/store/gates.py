@@ -150,10 +150,13 @@ class Gates:
         wanted = sorted(wanted)  # one order for all processes: no deadlock
         if not wanted:
             return
-        for group in self._database.write(lambda: ops_limits.declare(wanted, groups or {})):
-            self.rearrange(group)
+        changed = self._database.write(lambda: ops_limits.declare(wanted, groups or {}))
+        for scope, name in changed:
+            if scope == "keys":
+                self.rearrange(name)
         self.stamp()
-        self._database.poke(Hint("gates"))
+        if changed:
+            self._database.poke(Hint("gates"))
 
     def meter_keys(self, group: str, tasks: Iterable[str]) -> None:
         """Have claims of these tasks take what starts off the rates of the keys of a group."""

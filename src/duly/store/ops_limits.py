@@ -69,14 +69,14 @@ def unset(scope: str, name: str, *, actor: Actor | None) -> Op[Says]:
     return says
 
 
-def declare(wanted: Iterable[tuple[Gate, Says]], groups: Mapping[str, str]) -> Op[list[str]]:
+def declare(wanted: Iterable[tuple[Gate, Says]], groups: Mapping[str, str]) -> Op[list[Gate]]:
     """Make true what the code says of its tasks, unless somebody said otherwise by hand.
 
-    `groups`: whose keys the jobs of each task have. Returns the groups of which something else is said now.
+    `groups`: whose keys the jobs of each task have. Returns the gates of which something else is said now.
     """
     known = {(str(row[0]), str(row[1])) for row in (yield Call("declared_gates"))}
     metered = {str(row[0]) for row in (yield Call("metered_groups"))}
-    changed: list[str] = []
+    changed: list[Gate] = []
     for (scope, name), says in wanted:
         meters = says.meters_keys or (groups.get(name) if scope == "task" else name) in metered
         if says.nothing and not meters and (scope, name) not in known:
@@ -87,8 +87,8 @@ def declare(wanted: Iterable[tuple[Gate, Says]], groups: Mapping[str, str]) -> O
         if text == declared and before == kept:
             continue
         yield from write(scope, name, kept, by_hand=by_hand, declared=text)
-        if scope == "keys" and before != kept:
-            changed.append(name)
+        if before != kept:
+            changed.append((scope, name))
     return changed
 
 

@@ -135,15 +135,17 @@ WHERE name IN (SELECT name FROM duly.keys WHERE name = ANY (:keys::text[]) ORDER
 @open_keys
 WHERE name IN (SELECT value FROM json_each(:keys))
 
--- name: forget_keys [postgres] Keys that say nothing any more.
+-- name: forget_keys [postgres] Keys that say nothing any more; of a rate the claims of jobs that are let in must know.
 DELETE FROM duly.keys
 WHERE name = ANY (:keys::text[]) AND own_slots IS NULL AND NOT own_rate AND opens_at IS NULL AND breaker_state IS NULL AND tries = 0
   AND blocked_until IS NULL AND paused_at IS NULL AND spent_until <= :now
+  AND NOT EXISTS (SELECT 1 FROM duly.admitted a WHERE a.key = name)
 
--- name: forget_keys [sqlite] Keys that say nothing any more.
+-- name: forget_keys [sqlite] Keys that say nothing any more; of a rate the claims of jobs that are let in must know.
 DELETE FROM duly.keys
 WHERE name IN (SELECT value FROM json_each(:keys)) AND own_slots IS NULL AND NOT own_rate AND opens_at IS NULL AND breaker_state IS NULL AND tries = 0
   AND blocked_until IS NULL AND paused_at IS NULL AND spent_until <= :now
+  AND NOT EXISTS (SELECT 1 FROM duly.admitted a WHERE a.key = name)
 
 -- name: old_keys Keys that say nothing any more.
 SELECT name FROM duly.keys WHERE own_slots IS NULL AND NOT own_rate AND opens_at IS NULL AND breaker_state IS NULL
