@@ -106,8 +106,10 @@ class Seeded:
             for _ in range(3):
                 for name in ("daily", "feed", "broken"):
                     self._once_more(self.ids[name])
-            yield
-            self.over.set()
+            try:
+                yield
+            finally:
+                self.over.set()
 
     def _settled(self) -> bool:
         job = self.jobs.get(self.ids["running"])

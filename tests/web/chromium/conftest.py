@@ -163,8 +163,8 @@ def site(sqlite_url: str) -> Iterator[tuple[Duly, str]]:
         jobs.close()
 
 
-def until(predicate: Any, within: float = 10.0) -> None:
-    """Wait for what a click does behind the page."""
+def until(predicate: Any, within: float = 30.0) -> None:
+    """Wait for what a page shows by itself: the busier the database, the rarer it is read."""
     deadline = time.monotonic() + within
     while not predicate():
         assert time.monotonic() < deadline, "it did not happen"

@@ -7,12 +7,10 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from duly.domain.json import decode
-from duly.web.desk import Desk, verb
+from duly.web.desk import Desk
 from duly.web.errors import missing
 from duly.web.pages.jobs import whole
 from duly.web.pages.shell import call, desk_of, field, go_back, go_to, say, show
-from duly.web.principal import Scope
 from duly.web.service import enqueue, system
 from duly.web.service import jobs as verbs
 
@@ -41,22 +39,11 @@ def read(desk: Desk, job_id: str, before: str | None = None) -> dict[str, Any]:
         "newest": before is None,
         "result": succeeded[0]["result"] if succeeded and job["state"] == "succeeded" else None,
         "has_result": bool(succeeded) and job["state"] == "succeeded",
-        "why": None if job["state"] in ENDED else why(desk, job["id"]),
+        "why": None if job["state"] in ENDED else verbs.why(desk, job["id"]),
         "timeline": timeline(job, runs if before is None else [], deeds),
         "ended": job["state"] in ENDED,
         "unstarted": job["state"] in ("scheduled", "queued"),
     }
-
-
-@verb(Scope.READ)
-def why(desk: Desk, job_id: str) -> dict[str, Any]:
-    """Why a job does not run, or how it stands; for somebody bound to a tenant nothing of what others do."""
-    secrets = desk.redaction.secrets(decode(verbs.find(desk, job_id).args))
-    answer = desk.jobs.why(job_id, tenant=desk.tenant).to_dict()
-    for each in (answer, *answer["blockers"]):
-        for name in ("text", "because"):
-            each[name] = desk.redaction.text(each[name], secrets)
-    return answer
 
 
 def timeline(job: dict[str, Any], runs: list[dict[str, Any]], deeds: list[dict[str, Any]]) -> list[dict[str, Any]]:
