@@ -112,4 +112,4 @@ def _says_nothing_of(answer: object, job_id: str, name: str, jobs: Duly) -> None
     for worker in jobs.workers():
         assert worker.id not in text
         assert f'"{worker.process.host}"' not in text
-        assert str(worker.process.pid) not in text
+        assert f'"pid": {worker.process.pid}' not in text

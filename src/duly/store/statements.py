@@ -97,6 +97,8 @@ def load(dialect: Dialect) -> dict[str, str]:
             kind, name, only = header.group(1, 2, 3)
             if only is None or only == dialect:
                 end = following.start() if following else len(text)
+                if name in found[kind]:
+                    raise ConfigurationError(f"two statements are named {name} for {dialect}")
                 found[kind][name] = text[header.end() : end].strip()
     parts = found["part"]
     return {name: _PART.sub(lambda part: parts[part.group(1)], sql) for name, sql in found["name"].items()}

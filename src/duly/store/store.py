@@ -553,7 +553,7 @@ class Store:
 
     def count_parked(self, tenant: str) -> int:
         """How many jobs of a tenant are parked."""
-        return int(str(self.database.read(lambda: _rows(Call("count_parked_of", {"tenant": tenant})))[0][0]))
+        return int(str(self.database.read(lambda: _rows(Call("count_parked_jobs_of", {"tenant": tenant})))[0][0]))
 
     def count_ended(self, wanted: Filter) -> tuple[int, bool]:
         """How many of the jobs that ended last are wanted, and whether that is all. Looks at `wanted.look` at most."""

@@ -103,14 +103,15 @@ class Bounds:
     def most(self, bound: Bound, pool: Pool, room: int) -> int:
         """How many to ask for: no more than the limits ever allow; with a rate or a full limit, no supply ahead.
 
-        A supply is counted under the limit too, so that it takes no more than half of it.
+        A supply is counted under the limit too, so that it takes no more than half of it. At least one: where others
+        keep all slots busy, it must get in line with them.
         """
         says = [self._limits[gate].says for gate in bound if gate in self._limits]
         slots = min((each.slots for each in says if each.slots is not None), default=None)
         if self.rated(bound) or self.tight(bound):
-            room = min(room, pool.free)
+            room = min(room, max(1, pool.free))
         elif slots is not None:
-            room = min(room, max(pool.free, slots // 2 - pool.out))
+            room = min(room, max(1, pool.free, slots // 2 - pool.out))
         return room if slots is None else min(room, slots)
 
     def tight(self, bound: Bound) -> bool:

@@ -148,5 +148,5 @@ FROM duly.jobs j WHERE j.id = e.id)
 -- name: queue_options What was said about queues: how fast each ages, and whether tenants take turns in it.
 SELECT name, horizon_us, fair FROM duly.queues ORDER BY name
 
--- name: count_parked_of How many jobs of a tenant are parked.
+-- name: count_parked_jobs_of How many jobs of a tenant are parked.
 SELECT count(*) FROM duly.parked WHERE tenant = :tenant::text
