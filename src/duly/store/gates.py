@@ -205,6 +205,7 @@ class Gates:
             after = self._database.write(
                 lambda after=after: ops_keys.rearrange(self._database.dialect, group, after)  # type: ignore[misc]
             )
+        self._database.poke(Hint("look"))  # jobs that came in stand in lanes that nobody knows of
 
     def refund(self, unstarted: Sequence[tuple[Sequence[Gate], str | None]]) -> None:
         """Give rates back what was taken for runs that did not start: the gates of each, and its key."""
