@@ -45,7 +45,7 @@ def work_and_kill(jobs: Duly, url: str, ledger: Ledger, *, n: int, keys: int, ki
     with ExitStack() as stack:
 
         def start() -> WorkerProcess:
-            # Whoever has not heard of a worker notices its death by its lease, and only once it is itself as old as that.
+            # Who has not heard of a worker notices its death by its lease, once it is itself as old as that.
             process = WorkerProcess(url, ledger, settings={"lease": "5s"}, worker={"thread_slots": 8})
             stack.callback(process.close)
             return process
