@@ -7,13 +7,13 @@ never too much. What is known here is read again when somebody says so, when a c
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from duly.domain.limits import Gate, Limit
+from duly.domain.records import Lane
 from duly.store.gates import Gates
 from duly.worker.slots import Pool
 
-READ_AT_MOST = 1.0
 TIGHT = 1.0
 """How long after a claim that got less than asked a limit is taken to be full: only free slots are claimed for."""
 FULL = 1.0
@@ -36,7 +36,7 @@ class Bounds:
         self._full: set[Bound] = set()
         self._metered: set[str] = set()
         self._stale = True
-        self._read_at = float("-inf")
+        self._doubted: set[tuple[str, str]] = set()
         self.weights: dict[str, float] = {}
         self._unfair: set[str] = set()
         self.rank_alone = False
@@ -45,6 +45,7 @@ class Bounds:
     def forget(self) -> None:
         """Something may have changed: read again before the next claim."""
         self._stale = True
+        self._doubted.clear()
         self._opens.clear()
         self._full.clear()
 
@@ -54,10 +55,12 @@ class Bounds:
             self._opens.pop(bound, None)
         self._full.clear()
 
-    def doubt(self) -> None:
-        """A claim found nothing where there should have been something: read again, at most once a second."""
-        if time.monotonic() - self._read_at >= READ_AT_MOST:
-            self._stale = True
+    def doubt(self, lanes: Iterable[Lane]) -> bool:
+        """A claim found nothing where there should have been something: read again, once for each lane until told."""
+        new = {(lane.tenant, lane.task) for lane in lanes} - self._doubted
+        self._doubted |= new
+        self._stale = self._stale or bool(new)
+        return bool(new)
 
     def refresh(self) -> bool:
         """Read if what we know may be out of date. Returns whether it was read."""

@@ -320,8 +320,8 @@ class Claimer:
         jobs = self._store.claim(
             lanes.queue, picked, n, worker_id=self._worker_id, lease_us=self._lease_us, gates=bound, shares=shares
         )
-        if not jobs:
-            self.bounds.doubt()
+        if not jobs and self.bounds.doubt(picked):
+            self._next_look = 0.0
         took = time.monotonic() - asked
         lanes.claimed(picked, jobs, took, asked=n, shares=shares, limited=bool(bound))
         self._start(kind, lanes.queue, jobs, leased_at, bound, mixed=shares is not None)
