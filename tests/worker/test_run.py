@@ -88,10 +88,11 @@ def flooded(flood: Task[[], None], jobs: Duly) -> Iterator[None]:
 @pytest.mark.requirement("C2")
 @pytest.mark.parametrize("limit", [None, 2], ids=["open", "limited"])
 def test_a_job_of_the_lowest_priority_is_never_starved_by_a_flood_of_the_highest(jobs: Duly, limit: int | None) -> None:
-    ran = threading.Event()
+    ran, flooding = threading.Event(), threading.Event()
 
     @jobs.task
     def flood() -> None:
+        flooding.set()
         time.sleep(0.004)
 
     @jobs.task(concurrency=limit)
@@ -100,6 +101,7 @@ def test_a_job_of_the_lowest_priority_is_never_starved_by_a_flood_of_the_highest
 
     jobs.set_aging("default", timedelta(seconds=1))
     with jobs.worker(thread_slots=1), flooded(flood, jobs):
+        assert flooding.wait(8), "the worker knows of the flood"
         eventually(lambda: jobs.counts().waiting)
         started = time.monotonic()
         patient.enqueue()

@@ -13,7 +13,7 @@ from duly.cli.options import all_of, database_options, utc_option
 from duly.cli.output import answer, moment, table
 from duly.cli.text import clean
 from duly.domain.clock import from_us
-from duly.domain.limits import Limit, Says
+from duly.domain.limits import Says
 from duly.limiting import Quota
 
 _what = all_of(
@@ -62,7 +62,7 @@ def list_limits(url: str | None, schema: str | None, app: str | None) -> None:
         for each in found
     ]
     headers = ["WHAT", "NAME", "RUN", "START", "WAIT", "SAID BY", "BLOCKED UNTIL", "WHY"]
-    answer([as_dict(each) for each in found], table(headers, rows))
+    answer([each.to_dict() for each in found], table(headers, rows))
 
 
 _SCOPES = {"keys": "each key of", "minute": "tenant, minute", "day": "tenant, day"}
@@ -74,23 +74,6 @@ def _rate(says: Says) -> str:
         return "-"
     more = "" if rate.burst is None else f", {rate.burst} at once"
     return f"{rate}{more}" + (" (refused)" if says.refuses else "")
-
-
-def as_dict(limit: Limit) -> dict[str, Any]:
-    """A limit as plain values, for JSON."""
-    says = limit.says
-    return {
-        "scope": limit.scope,
-        "name": limit.name,
-        "concurrency": says.slots,
-        "rate": None if says.rate is None else str(says.rate),
-        "burst": says.burst,
-        "most_waiting": says.most_waiting,
-        "refuses": says.refuses,
-        "by_hand": limit.by_hand,
-        "blocked_until": None if limit.blocked_until is None else from_us(limit.blocked_until).isoformat(),
-        "blocked_reason": limit.blocked_reason,
-    }
 
 
 @limits.command("set", cls=Command)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import NamedTuple
 
+from duly.domain.clock import from_us
 from duly.domain.durations import UnreadableDuration, human, micros, parse_duration, to_timedelta
 from duly.domain.errors import InvalidOption
 from duly.domain.text import safe_repr
@@ -194,6 +195,22 @@ class Limit(NamedTuple):
     def gate(self) -> Gate:
         """Its scope and name."""
         return self.scope, self.name
+
+    def to_dict(self) -> dict[str, object]:
+        """As plain values, for JSON."""
+        says = self.says
+        return {
+            "scope": self.scope,
+            "name": self.name,
+            "concurrency": says.slots,
+            "rate": None if says.rate is None else str(says.rate),
+            "burst": says.burst,
+            "most_waiting": says.most_waiting,
+            "refuses": says.refuses,
+            "by_hand": self.by_hand,
+            "blocked_until": None if self.blocked_until is None else from_us(self.blocked_until).isoformat(),
+            "blocked_reason": self.blocked_reason,
+        }
 
     @property
     def binds_claims(self) -> bool:

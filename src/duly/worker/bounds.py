@@ -73,7 +73,6 @@ class Bounds:
         self._metered = {limit.name for limit in found if limit.scope == "keys" and limit.says.meters_keys}
         self._bound = {}
         self._tight = {}
-        self._read_at = time.monotonic()
         return True
 
     def meter_keys(self, groups: Mapping[str, str]) -> None:

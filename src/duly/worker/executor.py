@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import time
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import datetime, timedelta
@@ -33,6 +34,8 @@ RECURS = HOLD["recurs"]
 LATE = LATE_US / 1e6
 PATIENCE = 8
 """How many runs under a rate may be given back in a row because they came late: on a busy machine all would."""
+FEW_TRIPS, TRIPS = 3, 20
+"""From how many claims on, and by how many of the last, it is known how long a claim takes at least."""
 Concluded = tuple[Run, int, Settled]
 Conclude = Callable[[Concluded], None]
 
@@ -62,19 +65,22 @@ class Executor:
         self._chance = chance
         self.around = bool(registry.around)
         self._late = 0
-        self._quickest = 3600.0
+        self._trips: deque[float] = deque(maxlen=TRIPS)
+        self._judged_at = 0.0
+        self._quickest = 0.0
         self.telling: set[asyncio.Task[None]] = set()
         """Failure hooks under way on the event loop."""
 
     def _is_late(self, run: Run) -> bool:
         """Whether so much time has passed since a run was claimed that with it more would start than its rate says.
 
-        Where even the quickest claims take long, that is the way to the database, and the same for all.
+        How long even the quickest of the last claims took is the way to the database, and the same for all.
         """
-        trip = run.came_at - run.leased_at
-        self._quickest = min(trip, self._quickest * 1.05)
-        since = run.leased_at if self._quickest <= LATE / 2 else run.came_at - LATE / 2
-        if lease_time() - since <= LATE or self._late >= PATIENCE:
+        if run.leased_at != self._judged_at:  # the next claim: judged by those before it
+            self._quickest = min(self._trips) if len(self._trips) >= FEW_TRIPS else 0.0
+            self._trips.append(run.came_at - run.leased_at)
+            self._judged_at = run.leased_at
+        if lease_time() - run.leased_at - self._quickest <= LATE or self._late >= PATIENCE:
             self._late = 0
             return False
         self._late += 1

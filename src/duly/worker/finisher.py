@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from duly.domain import outcome
-from duly.domain.errors import DatabaseUnavailable
+from duly.domain.errors import DatabaseUnavailable, DulyError
 from duly.domain.outcome import unrecordable
 from duly.domain.records import HOLD, Settled
 from duly.domain.retry import Backoff
@@ -306,9 +306,6 @@ class Finisher:
     def _done(self, batch: list[Concluded], accepted: set[str]) -> None:
         others = False
         freed: set[str] = set()
-        late = [run for run, _, settled in batch if run.late and settled.id in accepted]
-        if late:
-            self._store.gates.refund([(run.bound, run.job.limit_key) for run in late])
         over: list[tuple[str, str]] = []
         for run, _, settled in batch:
             if settled.id in accepted:
@@ -330,6 +327,7 @@ class Finisher:
         self._finished(over)
         if self.report is not None:
             self.report([each for each in batch if each[2].id in accepted])
+        self._refund([run for run, _, settled in batch if run.late and settled.id in accepted])
         if freed:
             self.freed()
         if others:
@@ -337,6 +335,14 @@ class Finisher:
         else:
             for queue in freed:  # only workers that sleep need to know
                 self._store.poke(Hint("jobs", queue))
+
+    def _refund(self, late: list[Run]) -> None:
+        """Give rates back what was taken for runs that came too late to start. If it cannot be done, it is lost."""
+        if late:
+            try:
+                self._store.gates.refund([(run.bound, run.job.limit_key) for run in late])
+            except DulyError as error:
+                log.warning("what %d runs took of their rates could not be given back: %s", len(late), error)
 
     @property
     def idle(self) -> bool:

@@ -14,18 +14,17 @@ from typing import TYPE_CHECKING, Protocol
 from duly.domain.errors import DulyError, WorkerError
 from duly.domain.ids import uuid7
 from duly.domain.outcome import released
-from duly.domain.records import HOLD, Lapsed, ProcessIdentity, Skew, WorkerRecord
+from duly.domain.records import HOLD
 from duly.maintenance.declare import declare
 from duly.maintenance.prune import Retention, prune_some
-from duly.maintenance.rescue import rescue_after_boot, rescue_dead, rescue_lapsed, rescue_silent
-from duly.store.call import Dialect
+from duly.maintenance.rescue import rescue_after_boot, rescue_silent
 from duly.store.database import Hint, Waker
 from duly.store.ops_keys import Lanes
 from duly.store.store import Store
 from duly.worker import identity
 from duly.worker.capture import Capture
 from duly.worker.claimer import Claimer
-from duly.worker.context import Run, lease_time
+from duly.worker.context import Run
 from duly.worker.executor import Concluded, Executor
 from duly.worker.finisher import Finisher
 from duly.worker.hooks import RunCoroutine, run_hook, run_hook_whatever
@@ -34,6 +33,7 @@ from duly.worker.meter import Meter
 from duly.worker.registry import Kind, Registry, TaskDefinition
 from duly.worker.service import Service
 from duly.worker.slots import Pool, QueueShare, Slots
+from duly.worker.upkeep import Upkeep
 
 if TYPE_CHECKING:
     from duly.alerts.settings import AlertSettings
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("duly.worker")
 
-SEE_EVERY = 10.0
-PEERS_EVERY = 1.0
 STOP_SECONDS = 2.0
 """How long handlers that were told to stop may take to do so."""
 FINISH_SECONDS = 5.0
@@ -141,17 +139,10 @@ class Worker:
         self._state = "new"
         self._lock = threading.Lock()
         self._stopped = threading.Event()
-        self._peers: list[WorkerRecord] = []
-        self._next_peers = self._next_see = self._next_prune = self._next_lapse = 0.0
-        self._refresh_peers = True
         self._out_of_touch = False
-        self._known_changed = False
-        self._swept = ""
-        """How far the keys that jobs wait for have been looked at."""
         self._hurry = False
         """Whether it was told to stop a second time."""
         self._waker: Waker | None = None
-        self._upkept_at = self._awake_since = lease_time()
         kinds = {task.kind for task in (*registry, *registry.registered.values())}
         limits = self._limits = {
             Kind.ASYNC: settings.async_slots,
@@ -194,20 +185,27 @@ class Worker:
         self._finish_service = Service("finisher", self._finisher.step)
         self._keep_service = Service("keeper", self._keeper.step)
         self._listen_service = Service("listener", self._listen)
-        self._upkeep_service = Service("upkeep", self._upkeep)
+        self._upkeep = Upkeep(
+            store,
+            self.id,
+            settings,
+            held=self._held,
+            claimer=self._claimer,
+            keeper=self._keeper,
+            state=lambda: self._state,
+            write_down=self._write_down,
+            wake_claimer=self._claim_service.wake,
+        )
+        self._upkeep_service = Service("upkeep", self._upkeep.step)
         self._finisher.wake = self._finish_service.wake
         self._finisher.let_in = self._let_in
         self._finisher.freed = self._freed
         self._alert_service: Service | None = None
         self._server: MetricsServer | None = None
         self._lateness: Lateness | None = None
-        self._rescued = 0
         self._meter: Meter | None = None
         self._drain_until = 0.0
         self._capture = Capture(self._held)
-        self._clock_offset = 0
-        self._skew: Skew | None = None
-        """How the host's clock went beside the database's when last asked; told the next time we say that we live."""
 
     # -- life -------------------------------------------------------------------------------------------------
 
@@ -233,9 +231,7 @@ class Worker:
         self._store.poke(Hint("workers"))
 
     def _get_ready(self) -> None:
-        self._clock_offset = self._store.now_us() - time.time_ns() // 1_000
-        clock = self._store.database.clock
-        self._skew = Skew.between(clock.now_us(), self._store.now_us(), clock.now_us())
+        self._upkeep.compare_clocks()
         self._waker = self._store.waker(self.id)
         self._write_down()
         for task in self._registry:
@@ -311,7 +307,7 @@ class Worker:
                 runner.start()
                 self._runners = {**self._runners, task.kind: runner}
                 self._slots.pools = {**self._slots.pools, task.kind: Pool(self._limits[task.kind])}
-        self._known_changed = True
+        self._upkeep.known_changed = True
         self._claimer.hint([Hint("look")])
         self._claim_service.wake()
 
@@ -336,7 +332,7 @@ class Worker:
             slots=sum(pool.slots for pool in self._slots.pools.values()),
             wake=self._waker.address if self._waker else None,
             version=self.settings.version,
-            skew=self._skew,
+            skew=self._upkeep.skew,
             capacity=self._capacity(),
         )
 
@@ -509,7 +505,7 @@ class Worker:
         return min(self.settings.poll, self._waker.polls_every)
 
     def _now_us(self) -> int:
-        return time.time_ns() // 1_000 + self._clock_offset
+        return time.time_ns() // 1_000 + self._upkeep.clock_offset
 
     def _claim(self) -> float:
         if self._out_of_touch:
@@ -537,7 +533,7 @@ class Worker:
                 self._keeper.look_for_cancels = True
                 self._keep_service.wake()
             if any(hint.kind in ("workers", "look") for hint in hints):
-                self._refresh_peers = True
+                self._upkeep.refresh_peers = True
             self._claimer.hint(hints)
             self._claim_service.wake()
         return 0.0
@@ -558,82 +554,6 @@ class Worker:
         if silent:
             rescue_silent(self._store, silent, lease_us=lease_us, crash_limit=self.settings.crash_limit)
         prune_some(self._store, self.settings.retention)
-
-    # -- upkeep -----------------------------------------------------------------------------------------------
-
-    def _upkeep(self) -> float:
-        now = time.monotonic()
-        self._note_awake()
-        if now >= self._next_see:
-            self._see(now)
-        if now >= self._next_lapse:
-            self._rescue_lapsed(now)
-        self._watch_peers(now)
-        if now >= self._next_prune:
-            self._next_prune = now + self.settings.maintenance_interval
-            prune_some(self._store, self.settings.retention)
-            self._swept = self._store.gates.sweep(self._swept)
-        return PEERS_EVERY
-
-    def _see(self, now: float) -> None:
-        """Say that we live; learn when something may be due or lapse."""
-        self._next_see = now + min(SEE_EVERY, self.settings.lease)
-        before = self._store.database.clock.now_us()
-        seen = self._store.see_worker(self.id, self._state, self._skew)
-        if seen.now_us is not None:
-            self._skew = Skew.between(before, seen.now_us, self._store.database.clock.now_us())
-        if not seen.known or self._known_changed:
-            self._known_changed = False
-            self._write_down()
-        if seen.due_us is not None:
-            self._claimer.due_in(seen.due_us / 1e6)
-        if self._claimer.bounds.unstamped and self._store.gates.stamp():
-            self._claimer.bounds.forget()
-        if seen.lapse_us is not None:
-            self._next_lapse = min(self._next_lapse, now + max(0.0, seen.lapse_us / 1e6))
-
-    def _note_awake(self) -> None:
-        """If this process stood still or the machine slept, so may others: give them time to renew their leases."""
-        now, before = lease_time(), self._upkept_at
-        self._upkept_at = now
-        if now - before > max(10.0, self.settings.lease / 2):
-            self._awake_since = now
-
-    def _rescue_lapsed(self, now: float) -> None:
-        """Rescue what has lapsed. Leases only ever grow, so nothing can lapse before the earliest one."""
-        self._next_lapse = now + self.settings.lease
-        lease_us = int(self.settings.lease * 1e6)
-        awake_since = lease_time() if self._keeper.late else max(self._awake_since, self._keeper.thawed_at)
-        unbroken = min(self._store.database.unbroken_us(), int((lease_time() - awake_since) * 1e6))
-        if unbroken < lease_us:
-            self._next_lapse = now + max(0.2, (lease_us - unbroken) / 1e6)
-            return
-        limit = self.settings.crash_limit
-        self._rescued += rescue_lapsed(self._store, lease_us=lease_us, crash_limit=limit, is_ours=self._holds)
-        lapse = self._store.next_lapse_us()
-        if lapse is not None:
-            self._next_lapse = now + min(self.settings.lease, max(0.2, lapse / 1e6))
-
-    def _holds(self, lapsed: Lapsed) -> bool:
-        """Whether this worker is at a run at this moment."""
-        run = self._held.get(lapsed.id)
-        return run is not None and run.job.token == lapsed.token
-
-    def _watch_peers(self, now: float) -> None:
-        """Once a second see whether a worker process on this host has ended."""
-        if self._refresh_peers or now >= self._next_peers:
-            self._refresh_peers, self._next_peers = False, now + 60.0
-            self._peers = [worker for worker in self._store.workers() if worker.id != self.id]
-            self._claimer.bounds.forget()
-        dead = [worker for worker in self._peers if self._is_gone(worker.process)]
-        if dead:
-            self._rescued += rescue_dead(self._store, dead, self._is_gone, crash_limit=self.settings.crash_limit)
-            self._refresh_peers = True
-            self._claimer.hint([Hint("look")])
-            self._claim_service.wake()
-
-    def _is_gone(self, process: ProcessIdentity) -> bool:
-        return identity.is_gone(process, one_host=self._store.dialect is Dialect.SQLITE)
 
     # -- for those who watch ----------------------------------------------------------------------------------
 
@@ -678,7 +598,7 @@ class Worker:
             claimed=self.claimed,
             settled=self.settled,
             refused=self._finisher.refused,
-            rescued=self._rescued,
+            rescued=self._upkeep.rescued,
             calls=self._store.database.calls,
             lateness=(none, 0.0) if self._lateness is None else self._lateness.read(),
         )

@@ -4,30 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from duly.domain.limits import Limit
 from duly.domain.names import check_tenant
 from duly.web.desk import Desk, verb
 from duly.web.errors import invalid, missing
 from duly.web.principal import Scope
-from duly.web.service import shown
 
 OF_TENANTS = ("tenant", "minute", "day")
-
-
-def _shown(limit: Limit) -> dict[str, Any]:
-    says = limit.says
-    return {
-        "scope": limit.scope,
-        "name": limit.name,
-        "concurrency": says.slots,
-        "rate": None if says.rate is None else str(says.rate),
-        "burst": says.burst,
-        "most_waiting": says.most_waiting,
-        "refuses": says.refuses,
-        "by_hand": limit.by_hand,
-        "blocked_until": shown.time(limit.blocked_until),
-        "blocked_reason": limit.blocked_reason,
-    }
 
 
 @verb(Scope.READ)
@@ -36,7 +18,7 @@ def limits(desk: Desk) -> dict[str, Any]:
     found = desk.jobs.limits()
     if desk.tenant is not None:
         found = [each for each in found if each.scope in OF_TENANTS and each.name == desk.tenant]
-    return {"items": [_shown(each) for each in found]}
+    return {"items": [each.to_dict() for each in found]}
 
 
 @verb(Scope.OPERATE, everyone=True)

@@ -1,0 +1,149 @@
+"""What one worker does beside running jobs: says that it lives, rescues what others left, forgets what is old."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from duly.domain.records import Lapsed, ProcessIdentity, Skew, WorkerRecord
+from duly.maintenance.prune import prune_some
+from duly.maintenance.rescue import rescue_dead, rescue_lapsed
+from duly.store.call import Dialect
+from duly.store.database import Hint
+from duly.store.store import Store
+from duly.worker import identity
+from duly.worker.claimer import Claimer
+from duly.worker.context import Run, lease_time
+from duly.worker.keeper import Keeper
+
+if TYPE_CHECKING:
+    from duly.worker.worker import WorkerSettings
+
+PEERS_EVERY = 1.0
+SEE_EVERY = 10.0
+
+
+class Upkeep:
+    """Keeps the record of one worker, and the house. `step` is called in a loop by one thread."""
+
+    def __init__(
+        self,
+        store: Store,
+        worker_id: str,
+        settings: WorkerSettings,
+        *,
+        held: dict[str, Run],
+        claimer: Claimer,
+        keeper: Keeper,
+        state: Callable[[], str],
+        write_down: Callable[[], None],
+        wake_claimer: Callable[[], None],
+    ) -> None:
+        self._store = store
+        self._worker_id = worker_id
+        self._settings = settings
+        self._held = held
+        self._claimer = claimer
+        self._keeper = keeper
+        self._state = state
+        self._write_down = write_down
+        self._wake_claimer = wake_claimer
+        self._peers: list[WorkerRecord] = []
+        self._next_peers = self._next_see = self._next_prune = self._next_lapse = 0.0
+        self._upkept_at = self._awake_since = lease_time()
+        self._swept = ""
+        """How far the keys that jobs wait for have been looked at."""
+        self.refresh_peers = True
+        """Whether workers came or went."""
+        self.known_changed = False
+        """Whether what this worker can run has changed since it was written down."""
+        self.rescued = 0
+        self.skew: Skew | None = None
+        """How the host's clock went beside the database's when last asked; told the next time we say that we live."""
+        self.clock_offset = 0
+        """How far the database's clock is ahead of this host's, in microseconds."""
+
+    def compare_clocks(self) -> None:
+        """See what time the database says it is."""
+        before, asked = self._store.database.clock.now_us(), time.time_ns() // 1_000
+        self._compare(before, asked, self._store.now_us())
+
+    def _compare(self, before: int, asked: int, there: int) -> None:
+        self.clock_offset = there - (asked + time.time_ns() // 1_000) // 2
+        self.skew = Skew.between(before, there, self._store.database.clock.now_us())
+
+    def step(self) -> float:
+        """Do what is due. Returns how long to sleep."""
+        now = time.monotonic()
+        self._note_awake()
+        if now >= self._next_see:
+            self._see(now)
+        if now >= self._next_lapse:
+            self._rescue_lapsed(now)
+        self._watch_peers(now)
+        if now >= self._next_prune:
+            self._next_prune = now + self._settings.maintenance_interval
+            prune_some(self._store, self._settings.retention)
+            self._swept = self._store.gates.sweep(self._swept)
+        return PEERS_EVERY
+
+    def _see(self, now: float) -> None:
+        """Say that we live; learn when something may be due or lapse."""
+        self._next_see = now + min(SEE_EVERY, self._settings.lease)
+        before, asked = self._store.database.clock.now_us(), time.time_ns() // 1_000
+        seen = self._store.see_worker(self._worker_id, self._state(), self.skew)
+        if seen.now_us is not None:
+            self._compare(before, asked, seen.now_us)
+        if not seen.known or self.known_changed:
+            self.known_changed = False
+            self._write_down()
+        if seen.due_us is not None:
+            self._claimer.due_in(seen.due_us / 1e6)
+        if self._claimer.bounds.unstamped and self._store.gates.stamp():
+            self._claimer.bounds.forget()
+        if seen.lapse_us is not None:
+            self._next_lapse = min(self._next_lapse, now + max(0.0, seen.lapse_us / 1e6))
+
+    def _note_awake(self) -> None:
+        """If this process stood still or the machine slept, so may others: give them time to renew their leases."""
+        now, before = lease_time(), self._upkept_at
+        self._upkept_at = now
+        if now - before > max(10.0, self._settings.lease / 2):
+            self._awake_since = now
+
+    def _rescue_lapsed(self, now: float) -> None:
+        """Rescue what has lapsed. Leases only ever grow, so nothing can lapse before the earliest one."""
+        self._next_lapse = now + self._settings.lease
+        lease_us = int(self._settings.lease * 1e6)
+        awake_since = lease_time() if self._keeper.late else max(self._awake_since, self._keeper.thawed_at)
+        unbroken = min(self._store.database.unbroken_us(), int((lease_time() - awake_since) * 1e6))
+        if unbroken < lease_us:
+            self._next_lapse = now + max(0.2, (lease_us - unbroken) / 1e6)
+            return
+        limit = self._settings.crash_limit
+        self.rescued += rescue_lapsed(self._store, lease_us=lease_us, crash_limit=limit, is_ours=self._holds)
+        lapse = self._store.next_lapse_us()
+        if lapse is not None:
+            self._next_lapse = now + min(self._settings.lease, max(0.2, lapse / 1e6))
+
+    def _holds(self, lapsed: Lapsed) -> bool:
+        """Whether this worker is at a run at this moment."""
+        run = self._held.get(lapsed.id)
+        return run is not None and run.job.token == lapsed.token
+
+    def _watch_peers(self, now: float) -> None:
+        """Once a second see whether a worker process on this host has ended."""
+        if self.refresh_peers or now >= self._next_peers:
+            self.refresh_peers, self._next_peers = False, now + 60.0
+            self._peers = [worker for worker in self._store.workers() if worker.id != self._worker_id]
+            self._claimer.bounds.forget()
+        dead = [worker for worker in self._peers if self._is_gone(worker.process)]
+        if dead:
+            self.rescued += rescue_dead(self._store, dead, self._is_gone, crash_limit=self._settings.crash_limit)
+            self.refresh_peers = True
+            self._claimer.hint([Hint("look")])
+            self._wake_claimer()
+
+    def _is_gone(self, process: ProcessIdentity) -> bool:
+        return identity.is_gone(process, one_host=self._store.dialect is Dialect.SQLITE)
