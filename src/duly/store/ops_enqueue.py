@@ -116,11 +116,13 @@ def _insert(dialect: Dialect, job: NewJob, *, hold: int) -> Op[bool]:
 def _enqueue_unique(dialect: Dialect, job: NewJob) -> Op[Enqueued]:
     scope = HOLD[job.unique_scope]
     key = key_of(job.tenant, job.unique_key or "", job.id, scope, job.unique_window_us)
-    holder, following, waits = yield from hold_key(dialect, key, look=job.unique_mode != "skip")
+    holder, _, following, waits = yield from hold_key(dialect, key, look=job.unique_mode != "skip")
     if holder == job.id:
         if not (yield from _insert(dialect, job, hold=scope)):
             yield Call("drop_stale_key", {"id": job.id})
         return Enqueued(job.id, created=True)
+    if (yield from _known(dialect, [(job.id, job.args, job.unique_key)])):
+        return Enqueued(job.id, created=True)  # a repetition: this job was stored, and another has its key by now
     match job.unique_mode:
         case "replace" | "debounce" if waits:
             return (yield from _replace(dialect, job, holder))
@@ -136,9 +138,10 @@ def key_of(tenant: str, key: str, job_id: str, scope: int, window_us: int | None
 
 
 class Held(NamedTuple):
-    """Who holds a key, which job follows that one, and whether the holder is known to wait and locked."""
+    """Who holds a key in which scope, which job follows that one, and whether the holder is known to wait and locked."""
 
     holder: str
+    scope: int
     following: str | None
     waits: bool
 
@@ -155,8 +158,8 @@ def hold_key(dialect: Dialect, key: dict[str, Value], *, look: bool = False) -> 
         waits = yield from _lock_unstarted(dialect, holder)
         if not waits and scope == HOLD["queued"]:
             yield Call("take_key", key)
-            return Held(str(key["id"]), None, waits=False)
-    return Held(holder, None if following is None else str(following), waits)
+            return Held(str(key["id"]), int(str(key["scope"])), None, waits=False)
+    return Held(holder, int(str(scope)), None if following is None else str(following), waits)
 
 
 def _lock_unstarted(dialect: Dialect, job_id: str) -> Op[bool]:

@@ -150,10 +150,11 @@ def _retry(dialect: Dialect, job_id: str) -> Op[tuple[str, str | None]]:
 
 def _retry_ended(dialect: Dialect, job_id: str, *, token: int, hold: int) -> Op[tuple[str, str | None]]:
     if hold != HOLD["none"]:
-        hold = HOLD["queued"] if hold == HOLD["queued"] else HOLD["live"]  # how long its window was is not known
-        holder = yield from retake_key(dialect, job_id, hold)
-        if holder != job_id:
-            return "held", holder
+        # Within its window the key is still its own; after that it is live, as how long the window was is not known.
+        held = yield from retake_key(dialect, job_id, HOLD["queued"] if hold == HOLD["queued"] else HOLD["live"])
+        if held.holder != job_id:
+            return "held", held.holder
+        hold = held.scope
     yield Call("take_ended", {"id": job_id})
     yield from requeue(Unstarted(job_id, token, 0, 0, hold))
     return "queued", None

@@ -384,6 +384,7 @@ class Recurring:
             return False
         old = yield from self._read(job_id)
         yield from self._take(job_id)
+        yield Call("look_at_key_of", {"id": job_id})  # a run under way leaves its slot
         for name in ("delete_running_one", "delete_runs", "delete_recurring", "delete_schedule", "delete_job"):
             yield Call(name, {"id": job_id})
         yield from self.mirror(

@@ -215,7 +215,7 @@ def wait_again(dialect: Dialect, ids: Sequence[str]) -> Op[list[str]]:
         if not rows or rows[0][1] is None:
             continue
         scope = max((place.hold for place in (yield from _places(job_id))), default=0) or HOLD["live"]
-        holder = yield from retake_key(dialect, job_id, scope)
+        holder = (yield from retake_key(dialect, job_id, scope)).holder
         places = yield from _hold_places(dialect, job_id)
         if [(place.name, place.why) for place in places] != [("parked", "unique")]:
             if holder == job_id and all(place.name == "ended" for place in places):
@@ -239,7 +239,7 @@ def hold_again(dialect: Dialect, ids: Sequence[str]) -> Op[list[str]]:
         rows = yield Call("wanted_key", {"id": job_id})
         if not before or not rows:
             continue
-        holder = None if rows[0][1] is None else (yield from retake_key(dialect, job_id, before[0].hold))
+        holder = None if rows[0][1] is None else (yield from retake_key(dialect, job_id, before[0].hold)).holder
         places = [place for place in (yield from _hold_places(dialect, job_id)) if place.name != "ended"]
         if not places and holder == job_id:
             yield Call("forget_key", {"id": job_id})

@@ -14,7 +14,7 @@ from duly.domain.rank import DEFAULT_HORIZON_US
 from duly.domain.records import HOLD, Lapsed, Settled
 from duly.domain.states import TERMINAL, State
 from duly.store.call import Call, Dialect, Op, Rows, Value
-from duly.store.ops_enqueue import hold_key, key_of, requeue, take_unstarted
+from duly.store.ops_enqueue import Held, hold_key, key_of, requeue, take_unstarted
 from duly.store.ops_keys import Freed, freeing, keys_of
 
 _STATES = frozenset({"succeeded", "failed", "cancelled", "scheduled", "queued", "recurs", "idle"})
@@ -110,7 +110,7 @@ def settle_keyed(
     if cancel_at is not None:
         settled = _stop(settled, None if cancel_reason is None else str(cancel_reason))
     if hold == HOLD["queued"] and settled.state not in TERMINAL:
-        holder = yield from retake_key(dialect, settled.id, hold)
+        holder = (yield from retake_key(dialect, settled.id, hold)).holder
         if holder != settled.id:
             settled = settled._replace(state="cancelled", reason=f"superseded by {holder}", delay_us=0)
     accepted = yield from settle(dialect, [settled], shard=shard, only_expired=only_expired)
@@ -119,11 +119,10 @@ def settle_keyed(
     return accepted
 
 
-def retake_key(dialect: Dialect, job_id: str, scope: int) -> Op[str]:
+def retake_key(dialect: Dialect, job_id: str, scope: int) -> Op[Held]:
     """A job that goes back to the queue needs its key again. Returns who holds it: if a newer job, that one stands."""
     rows = yield Call("wanted_key", {"id": job_id})
-    held = yield from hold_key(dialect, key_of(str(rows[0][0]), str(rows[0][1]), job_id, scope))
-    return held.holder
+    return (yield from hold_key(dialect, key_of(str(rows[0][0]), str(rows[0][1]), job_id, scope)))
 
 
 def lock_key_of(job_id: str) -> Op[Rows]:
@@ -259,7 +258,7 @@ def park(dialect: Dialect, *, job_id: str, token: int, reason: str, detail: str,
         stopped = None if cancel_reason is None else str(cancel_reason)
         yield from end_unstarted(dialect, job_id, State.CANCELLED, stopped)
     elif hold == HOLD["queued"]:
-        holder = yield from retake_key(dialect, job_id, HOLD["queued"])
+        holder = (yield from retake_key(dialect, job_id, HOLD["queued"])).holder
         if holder != job_id:
             yield from end_unstarted(dialect, job_id, State.CANCELLED, f"superseded by {holder}")
     return True
