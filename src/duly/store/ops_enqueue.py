@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -19,6 +19,7 @@ CHUNK = 5_000
 MOVES = 100
 """How often to look again for a job that moved on while we waited for it: each time somebody got something done."""
 
+WHILE_QUEUED = (HOLD["queued"],)
 _NO_EXTRAS = (None,) * 4
 _COPY_JOBS = (
     "id, task, queue, tenant, args, priority, max_attempts, retry, timeout_us, expires_at, created_at, "
@@ -116,7 +117,9 @@ def _insert(dialect: Dialect, job: NewJob, *, hold: int) -> Op[bool]:
 def _enqueue_unique(dialect: Dialect, job: NewJob) -> Op[Enqueued]:
     scope = HOLD[job.unique_scope]
     key = key_of(job.tenant, job.unique_key or "", job.id, scope, job.unique_window_us)
-    holder, _, following, waits = yield from hold_key(dialect, key, look=job.unique_mode != "skip")
+    # Who holds a key for a time never hands it on, and is not waited for.
+    lets_go = (HOLD["queued"], HOLD["window"]) if job.unique_mode == "keep_latest" else WHILE_QUEUED
+    holder, _, following, waits = yield from hold_key(dialect, key, look=job.unique_mode != "skip", lets_go=lets_go)
     if holder == job.id:
         if not (yield from _insert(dialect, job, hold=scope)):
             yield Call("drop_stale_key", {"id": job.id})
@@ -146,17 +149,20 @@ class Held(NamedTuple):
     waits: bool
 
 
-def hold_key(dialect: Dialect, key: dict[str, Value], *, look: bool = False) -> Op[Held]:
+def hold_key(
+    dialect: Dialect, key: dict[str, Value], *, look: bool = False, lets_go: Collection[int] = WHILE_QUEUED
+) -> Op[Held]:
     """Take a key, or learn who holds it. Held only while queued, it is free once that job has started.
 
-    With `look`, a holder that has not started is kept from starting until we are done.
+    With `look`, a holder that has not started is kept from starting until we are done. `lets_go`: the scopes in which
+    a holder that has started is passed over.
     """
     rows = yield Call("hold_key", key)
     holder, following, scope = str(rows[0][0]), rows[0][1], rows[0][2]
     waits = False
-    if holder != key["id"] and (look or scope == HOLD["queued"]):
+    if holder != key["id"] and (look or scope in lets_go):
         waits = yield from _lock_unstarted(dialect, holder)
-        if not waits and scope == HOLD["queued"]:
+        if not waits and scope in lets_go:
             yield Call("take_key", key)
             return Held(str(key["id"]), int(str(key["scope"])), None, waits=False)
     return Held(holder, int(str(scope)), None if following is None else str(following), waits)

@@ -162,8 +162,8 @@ def _give_back(dialect: Dialect, pairs: Sequence[tuple[str, int]], shard: int) -
     plain: list[Settled] = []
     for job_id, token, hold, crashes in rows:
         released = Settled(str(job_id), int(str(token)), "queued", "released", uncounted=1, crashes=int(str(crashes)))
-        if hold == HOLD["queued"]:
-            given |= yield from settle_keyed(dialect, released, HOLD["queued"], shard=shard)
+        if hold in (HOLD["queued"], HOLD["live"]):  # one that was asked to stop ends, and its key goes on
+            given |= yield from settle_keyed(dialect, released, int(str(hold)), shard=shard)
         elif hold == HOLD["recurs"]:
             if not (yield from _hold_recurring(dialect, released.id)):
                 continue
