@@ -9,12 +9,14 @@ import time
 from collections import Counter
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
 
 from duly import Backoff, Breaker, Duly, RateLimited, State, Unique, current_job
 from duly.domain.errors import ArgumentError, InvalidOption
+from duly.domain.records import Lane
 from duly.store import ops_jobs
 from duly.store.database import Hint
 from duly.store.foreign import run_on
@@ -177,6 +179,21 @@ def test_a_recurring_job_has_its_key(still: Duly, gauge: Gauge, raw: Raw, overla
     assert ran == 4
     assert raw.one("SELECT count(*) FROM duly.jobs WHERE limit_key IS NOT NULL") >= 1
     assert not raw.rows("SELECT 1 FROM duly.parked"), "none stands aside for ever"
+
+
+def test_a_recurring_job_that_is_deleted_while_it_runs_leaves_its_slot(still: Duly, raw: Raw) -> None:
+    @still.task(concurrency_key=lambda args: args.host)
+    def fetch(host: str) -> None: ...
+
+    recurring = fetch.recur("a", every="1m", args={"host": "a"})
+    still.store.promote()
+    still.store.gates.admit()
+    [_] = still.store.claim("default", [Lane("", fetch.name)], 1, worker_id=str(uuid4()), lease_us=us(15))
+    waits = fetch.enqueue("a")
+    still.store.gates.admit()
+    recurring.delete()
+    still.store.gates.admit()
+    assert raw.rows("SELECT id FROM duly.waiting") == [(waits.id,)]
 
 
 def test_a_tick_runs_one_of_a_key_after_the_other(jobs: Duly, gauge: Gauge) -> None:

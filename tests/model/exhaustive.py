@@ -1,28 +1,29 @@
 """Every order in which two workers can take, hold, lose and end two jobs: a small model, searched to the last state.
 
-A job is scheduled, waiting, running or ended; a run carries the token of its claim. A worker is what it believes to hold, and may
-pause at any point: a step of it that never comes, or comes late. A state is small and finite (a job is claimed `most` times, then
-it can only end), so all of them can be visited, and each is judged:
+A job is scheduled, waiting, running or ended; a run carries the token of its claim. A worker is what it believes to
+hold, and may pause at any point: a step of it never comes, or comes late. A state is small and finite (a job is claimed
+`most` times, then it can only end), so all of them can be visited, and each is judged:
 
-    never accepted twice    of all that is said of one claim at most one thing changes the job, and a job that ended stays so
+    never accepted twice    of all that is said of one claim at most one thing changes the job; what has ended stays so
     a stale end is refused  what is accepted is said by whoever has the newest token
-    exactly one place       the tables are sets of ids here, and the sets of all places have no id in common and miss none
-    every job ends          from every state a state can be reached in which all jobs have ended, whatever was done before; and in a
-                            fair run (whoever is not paused goes on, leases lapse, somebody looks) it is reached
+    exactly one place       each place is a table of its own here, and a job has a row in exactly one
+    every job ends          in every fair run, from every state: whoever is not paused for ever goes on, leases lapse,
+                            somebody looks
 
 How the steps correspond to the statements (`duly.store.sql`; where SQLite needs several, they are one transaction):
 
     claim     `claim_lane`, `claim`; `lease` + `leave_lane`: out of waiting, into running with token + 1
     renew     `renew`: only where id and token hold
     expire    time passes: `leased_until <= :lease_now`, nothing is written
-    rescue    `lapsed`, then `settle` with `only_expired` for that (id, token): back to waiting, or ended if it was the last claim
+    rescue    `lapsed`, then `settle` with `only_expired` for that (id, token): back to waiting, or ended at the last
     finish    `settle` with state succeeded: from running to ended, only where id and token hold
     snooze    `settle` with state scheduled, no attempt counted: from running to scheduled, the same guard
     due       `promote`: from scheduled to waiting
-    cancel    `take_unstarted` + `insert_ended`, or `request_cancel` while it runs: then `settle` sends it to ended, never back
+    cancel    `take_unstarted` + `insert_ended`, or `request_cancel` while it runs: then `settle` never sends it back
 
-With `fenced=False` the guard on the token is left out of finish, snooze and renew, as in queues that ask only whether the job
-runs: the search then finds how a worker that was paused ends the run of another, and `test_exhaustive.py` wants it to.
+With `fenced=False` the guard on the token is left out of finish, snooze and renew, as in queues that ask only whether
+the job runs: the search then finds how a worker that was paused ends the run of another, and `test_exhaustive.py`
+wants it to. `python -m tests.model.exhaustive` prints both.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ UNPAUSED = ("claim", "finish", "rescue", "expire", "due")
 
 
 class Job(NamedTuple):
-    """Where a job is. As the places are tables, each is a flag of its own: nothing here keeps a job from being in two."""
+    """Where a job is. Places are tables, so each is a flag of its own: nothing here keeps a job from being in two."""
 
     scheduled: bool = False
     waiting: bool = True
@@ -222,8 +223,8 @@ def over(state: State) -> bool:
 def endless(state: State) -> str:
     """Why a fair run from here may never come to its end, if so.
 
-    Each fair step must bring the state further, by a number that has a bound: so a fair run is finite. And where no fair step
-    is left all jobs must have ended.
+    Each fair step must bring the state further, by a number that has a bound: so a fair run is finite. And where no
+    fair step is left all jobs must have ended.
     """
     fair = [step for step in steps_from(state) if step.verb in UNPAUSED]
     idle = [step for step in fair if progress(after(state, step)) <= progress(state)]
@@ -233,7 +234,7 @@ def endless(state: State) -> str:
 
 
 def progress(state: State) -> int:
-    """How far a state is: by claims first, then by how far each job has come since its last one, then by what was said."""
+    """How far a state is: by claims, then by how far each job has come since its last one, then by what was said."""
     far = 0
     for job in state.jobs:
         stages = (job.running, job.running and job.lapsed, job.scheduled, job.waiting, job.ended)

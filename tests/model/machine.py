@@ -1,13 +1,12 @@
 """The machine that does to real stores whatever producers, workers, operators and faults do, and to the model the same.
 
-After each step every answer, and everything that can be seen, is what the model says, on every store, and the promises hold.
-A worker here is what it believes to hold: it goes on believing it after its lease has lapsed, after its run was given to
-another, after it has said the same before. That is what paused, cut-off and repeating workers are to the store.
+After each step every answer, and everything that can be seen, is what the model says, on every store; and the promises
+hold. A worker here is what it believes to hold: it goes on believing it after its lease has lapsed, after its run was
+given to another, after it has said the same before. That is what paused, cut-off and repeating workers are to a store.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from datetime import timedelta
 from typing import Any
 
@@ -23,10 +22,12 @@ from duly.domain.retry import Backoff
 from duly.schedule import Schedule
 from duly.testing import TestClock
 from tests.clock import us
-from tests.model.facts import Job
-from tests.model.model import CRASH_LIMIT, Model
+from tests.model import seen
+from tests.model.model import Model
 from tests.model.promises import Promises, check_tenant
 from tests.model.real import Real
+from tests.model.seen import same
+from tests.model.work import CRASH_LIMIT
 from tests.store.raw import Raw
 
 LEASE = us(15)
@@ -78,6 +79,7 @@ class Machine(RuleBasedStateMachine):
         self.step = "nothing"
         self.made = 0
         self.said: list[NewJob] = []
+        self.stored: set[str] = set()
         self.believes: dict[str, list[Claimed]] = {}
         self.dead: list[str] = []
 
@@ -116,20 +118,22 @@ class Machine(RuleBasedStateMachine):
         step, self.step = self.step, "broken"
         for real, promises in zip(self.reals, self.promises if self.reals else (), strict=True):
             where = f"after {step}, on {_kind(real)}"
-            _same(self.jobs(), real.jobs(), where)
-            _same(self.counts(), real.counts(), where)
-            _same(sorted(self.model.runs), real.runs(), where)
-            keys = {name: (k.holder, k.scope, k.until, k.following) for name, k in self.model.keys.items()}
-            _same(keys, real.unique_keys(), where)
-            _same(self.recurring(), real.recurring(), where)
-            for worker in self.believes:
-                _same(self.held_by(worker), real.held_by(worker), where)
-            slots = {gate: door.slots for gate, door in self.model.gates.items() if door.slots is not None}
-            _same(slots, real.raw_limits(), where)
-            promises.check(step)
+            with real.raw.at_once():
+                self.compare(real, promises, step, where)
         for it in self.model.recurring.values():
             assert it.ticks_done == sorted(set(it.ticks_done)), f"I8: a tick was run twice: {it.ticks_done}"
         self.step = step
+
+    def compare(self, real: Real, promises: Promises, step: str, where: str) -> None:
+        same(seen.jobs(self.model), real.jobs(), where)
+        same(seen.counts(self.model), real.counts(), where)
+        same(sorted(self.model.runs), real.runs(), where)
+        same(seen.unique_keys(self.model), real.unique_keys(), where)
+        same(seen.recurring(self.model), real.recurring(), where)
+        same(seen.limits(self.model), real.limits(), where)
+        for worker in self.believes:
+            same(seen.held_by(self.model, worker), real.held_by(worker), where)
+        promises.check(step)
 
     # -- producers --------------------------------------------------------------------------------------------
 
@@ -189,7 +193,9 @@ class Machine(RuleBasedStateMachine):
 
     def say(self, new: NewJob, lost: bool) -> None:
         self.said.append(new)
-        self.do("enqueue", new, lost=lost)
+        answer, created = self.do("enqueue", new, lost=lost)
+        if created:
+            self.stored.add(answer)
 
     @rule(n=few, unique=st.booleans(), limited=st.booleans(), lost=lost)
     def enqueue_many(self, n: int, unique: bool, limited: bool, lost: bool) -> None:
@@ -204,7 +210,8 @@ class Machine(RuleBasedStateMachine):
     def enqueue_again(self, which: int) -> None:
         """A producer whose connection broke says again what it said, however much later."""
         new = _pick(self.said, which)
-        if new.unique_scope != "window":  # its window would begin anew: such a repetition must come within it
+        forgotten = new.id in self.stored and new.id not in self.model.jobs  # then it would be a new job
+        if new.unique_scope != "window" and not forgotten:  # nor may a window begin anew: it must come within it
             self.do("enqueue", new)
 
     # -- workers ----------------------------------------------------------------------------------------------
@@ -258,7 +265,7 @@ class Machine(RuleBasedStateMachine):
         """A worker that was cut off gives back what the database says it holds and it knows nothing of."""
         worker = self.worker(which)
         known = {(job.id, job.token) for job in self.believes[worker]}
-        self.do("give_back", [pair for pair in self.held_by(worker) if pair not in known])
+        self.do("give_back", [pair for pair in seen.held_by(self.model, worker) if pair not in known])
 
     @some_beliefs
     @rule(which=which, lost=lost)
@@ -313,7 +320,8 @@ class Machine(RuleBasedStateMachine):
         """The arguments of a job do not fit the code that has it."""
         [job] = self.drawn(which, first, 1)
         self.step = "broken"
-        expected = self.model.park(job.id, job.token, "old")
+        keys = [] if job.limit_key is None else [job.limit_key]
+        expected = self.model.park(job.id, job.token, "old", keys)
         for real in self.reals:
             real.database.loses = lost
             answer = real.park(job, "old")
@@ -340,9 +348,19 @@ class Machine(RuleBasedStateMachine):
     def rescue_lapsed(self, lost: bool) -> None:
         self.rescue(None, lost)
 
+    @some_beliefs
+    @rule(worker=which, renews=st.booleans())
+    def rescue_slowly(self, worker: int, renews: bool) -> None:
+        """Between a sweep's look and what it does about it a worker comes back, or time passes."""
+        self.do("see_lapsed")
+        if renews:
+            self.renew(worker, lost=False)
+        self.all_is_as_the_model_says()
+        self.do("rescue_seen")
+
     def rescue(self, worker: str | None, lost: bool = False) -> None:
         self.step = "broken"
-        expected = self.model.rescue("gone", worker)
+        expected = self.model.rescue(worker)
         for real in self.reals:
             real.database.loses = lost
             answer = real.rescue_lapsed() if worker is None else real.rescue_dead(worker)
@@ -379,7 +397,7 @@ class Machine(RuleBasedStateMachine):
         stranger = "u" if job is not None and job.tenant == "t" else "t"
         self.step = "broken"
         for real in self.reals:
-            nothing = [None, [], ("unknown", None), ("unknown", None), "unknown", "unknown", False, False]
+            nothing: list[object] = [None, [], ("unknown", None), ("unknown", None), "unknown", "unknown", False, False]
             assert real.meddle(job_id, stranger) == nothing, f"I10: {stranger} got at {job_id}"
             check_tenant(real, "t")
         self.step = "meddle"
@@ -417,10 +435,10 @@ class Machine(RuleBasedStateMachine):
         self.made += 1
         rule = Schedule(("@every 10s",)).to_json()
         new = NewRecurring(
-            id=nth_id(self.made), tenant=tenant, task=task, key=overlap, rule=rule, queue="default", args="{}", priority=0,
-            retry=BACKOFF.to_data(), timeout_us=None, name=None, description=None, misfire=misfire, grace_us=us(3600), cap=3,
-            overlap=overlap, failure="backoff" if backs_off else "advance", pause_after=3, tags=None, created_by=None,
-            declared="the same", limit_key=f"{task}/x" if limited else None,
+            id=nth_id(self.made), tenant=tenant, task=task, key=overlap, rule=rule, queue="default", args="{}",
+            priority=0, retry=BACKOFF.to_data(), timeout_us=None, name=None, description=None, misfire=misfire,
+            grace_us=us(3600), cap=3, overlap=overlap, failure="backoff" if backs_off else "advance", pause_after=3,
+            tags=None, created_by=None, declared="the same", limit_key=f"{task}/x" if limited else None,
         )  # fmt: skip
         self.do("recur", new)
 
@@ -457,7 +475,7 @@ class Machine(RuleBasedStateMachine):
         self.do("release_parked", task, "new")
 
     def finish_all(self) -> None:
-        """Open everything, let nobody disturb, and work: every job ends, and nothing is left that nobody will ever run."""
+        """Open everything, let nobody disturb, and work: every job ends, none is left that nobody will ever run."""
         for door in DOORS:
             self.do("resume", *door)
         for gate in GATES:
@@ -486,55 +504,6 @@ class Machine(RuleBasedStateMachine):
         left = {job.id: (job.place, job.reason) for job in self.model.jobs.values() if job.place != "ended"}
         assert not left, f"jobs that nobody will ever run: {left}"
 
-    # -- the model, as it is seen -----------------------------------------------------------------------------
-
-    def jobs(self) -> dict[str, tuple[object, ...]]:
-        return {job.id: self.shown(job) for job in self.model.jobs.values()}
-
-    def shown(self, job: Job) -> tuple[object, ...]:
-        state, reason, run_at, token = job.place, None, job.run_at, job.token
-        match job.place:
-            case "waiting":
-                state = "queued"
-            case "parked":
-                state, reason = "queued", f"parked: {job.reason}"
-            case "ended":
-                state, reason, run_at = job.state, job.reason, None
-            case "nowhere":
-                it = self.model.recurring[job.id]
-                state, reason, run_at, token = "disabled", it.disabled_reason, it.next_run_at, it.token
-        held = (job.worker_id, job.claimed_at, job.cancel_at) if job.place == "running" else (None, None, None)
-        finished_at = job.finished_at if job.place == "ended" else None
-        of_the_job = (job.args, job.priority, job.tenant, job.task)
-        return (state, reason, run_at, token, job.attempt, job.crashes, *held, finished_at, *of_the_job)
-
-    def counts(self) -> dict[str, int]:
-        counts = Counter({"scheduled": 0, "waiting": 0, "running": 0})
-        for job in self.model.jobs.values():
-            if job.place == "parked":
-                counts[f"parked {job.reason}"] += 1
-            elif job.place != "nowhere":
-                counts[job.state if job.place == "ended" else job.place] += 1
-        return dict(counts)
-
-    def recurring(self) -> dict[str, tuple[object, ...]]:
-        return {
-            job_id: (
-                it.enabled,
-                it.next_run_at,
-                it.tick_at,
-                it.last_tick_at,
-                it.failures,
-                it.last_outcome,
-                it.disabled_by,
-            )
-            for job_id, it in self.model.recurring.items()
-        }
-
-    def held_by(self, worker: str) -> list[tuple[str, int]]:
-        jobs = self.model.jobs.values()
-        return sorted((job.id, job.token) for job in jobs if job.place == "running" and job.worker_id == worker)
-
 
 def _pick(some: list[Any], which: int) -> Any:
     return some[which % len(some)]
@@ -542,15 +511,6 @@ def _pick(some: list[Any], which: int) -> Any:
 
 def _kind(real: Real) -> str:
     return "PostgreSQL" if real.raw.is_postgres else "SQLite"
-
-
-def _same(expected: Any, found: Any, where: str) -> None:
-    if expected == found:
-        return
-    if isinstance(expected, dict):
-        keys = [key for key in {*expected, *found} if expected.get(key) != found.get(key)]
-        expected, found = ({key: some.get(key) for key in keys} for some in (expected, found))
-    raise AssertionError(f"{where}:\n  the model has {expected}\n  the store has {found}")
 
 
 def _route(job: Claimed) -> str:

@@ -1,8 +1,9 @@
 """The invariants I1 to I11, judged after every step from what the database holds, without asking the model.
 
-I1 no job vanishes; I2 at most one completion of a run is accepted; I3 tokens grow; I4 no two leases on one job; I5 attempts and
-crashes keep to their limits; I6 only an operator, on record, brings an ended job back; I7 a unique key has one live job; I8 a
-tick has one job; I9 live leases keep to the limits; I10 a tenant sees only its own; I11 a job is in exactly one place.
+I1 no job vanishes; I2 at most one completion of a run is accepted; I3 tokens grow; I4 no two leases on one job; I5
+attempts and crashes keep to their limits; I6 only an operator, on record, brings an ended job back; I7 a unique key has
+one live job; I8 a tick has one job; I9 live leases keep to the limits; I10 a tenant sees only its own; I11 a job is in
+exactly one place.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from collections import Counter
 from typing import NamedTuple
 
 from duly.domain.records import HOLD, Filter
-from tests.model.model import CRASH_LIMIT
 from tests.model.real import BOSS, Real
+from tests.model.work import CRASH_LIMIT
 from tests.store import invariants
 
 FORGETS = ("delete", "prune_jobs", "delete_recurring")
@@ -118,7 +119,7 @@ class Promises:
         lease_now = self.real.clock.lease_us()
         rows = self.real.raw.rows(f"SELECT task, tenant, queue FROM duly.running WHERE leased_until > {lease_now}")
         leases = Counter((scope, row[at]) for row in rows for at, scope in enumerate(("task", "tenant", "queue")))
-        for gate, slots in self.real.raw_limits().items():
+        for gate, slots in self.real.limits().items():
             most = max(slots, self.leases[gate])
             assert leases[gate] <= most, f"I9: {leases[gate]} run under {gate}, which has {slots} slots"
         self.leases = leases

@@ -10,7 +10,8 @@ from unittest.mock import patch
 from duly.domain.audit import Actor
 from duly.domain.errors import Conflict, DatabaseUnavailable, RecurringJobNotFound
 from duly.domain.limits import Gate, Says
-from duly.domain.records import HOLD, Claimed, Filter, Lane, NewJob, ProcessIdentity, Settled
+from duly.domain.outcome import after_crash
+from duly.domain.records import HOLD, Claimed, Filter, Lane, Lapsed, NewJob, ProcessIdentity, Settled
 from duly.domain.recurring import NewRecurring
 from duly.domain.states import State
 from duly.maintenance.rescue import rescue_dead, rescue_silent
@@ -20,7 +21,7 @@ from duly.store.ops_keys import Freed
 from duly.store.store import Store, open_database
 from duly.testing import TestClock
 from tests.model.facts import LANE_QUEUE, RunFact
-from tests.model.model import CRASH_LIMIT
+from tests.model.work import CRASH_LIMIT
 from tests.store.raw import Raw
 
 R = TypeVar("R")
@@ -61,6 +62,7 @@ class Real:
         self.empty()
         self.database = Forgetful(open_database(raw.url, clock, synchronous="off", notify=False))
         self.store = Store(cast(Database, self.database))
+        self.lapsed: list[Lapsed] = []
 
     def empty(self) -> None:
         statements = [f"DELETE FROM duly.{table}" for table in TABLES]
@@ -165,6 +167,20 @@ class Real:
         silent = {(run.id, run.token) for run in self.store.lapsed(1)}
         with NO_JITTER:
             return rescue_silent(self.store, silent, lease_us=1, crash_limit=CRASH_LIMIT)
+
+    def see_lapsed(self) -> list[tuple[str, int]]:
+        self.lapsed = self.store.lapsed(1)
+        return [(run.id, run.token) for run in self.lapsed]
+
+    def rescue_seen(self) -> list[bool]:
+        """A sweep that was slow between its look and what it did about it."""
+        rescued = []
+        for run in self.lapsed:
+            settled = after_crash(run, crash_limit=CRASH_LIMIT, random=lambda: 0.5)
+            freed = None if run.limit_key is None else Freed([run.limit_key])
+            rescued.append(self.store.settle_keyed(settled, run.hold, only_expired=True, freed=freed))
+        self.lapsed = []
+        return rescued
 
     def rescue_dead(self, worker_id: str) -> int:
         pid = int(worker_id[-4:], 16)
@@ -307,13 +323,9 @@ class Real:
         }
 
     def limits(self) -> dict[Gate, int]:
-        return {limit.gate: limit.says.slots for limit in self.store.gates.limits() if limit.says.slots is not None}
-
-    def raw_limits(self) -> dict[Gate, int]:
-        rows = self.raw.rows(
-            "SELECT scope, name, slots FROM duly.gates WHERE slots IS NOT NULL AND scope IN ('task', 'tenant', 'queue')"
-        )
-        return {(str(row[0]), str(row[1])): int(row[2]) for row in rows}
+        """How many may run, by queue, task and tenant."""
+        limits = [limit for limit in self.store.gates.limits() if limit.scope != "keys"]
+        return {limit.gate: limit.says.slots for limit in limits if limit.says.slots is not None}
 
 
 def _freed(pairs: Sequence[tuple[Claimed, Settled]]) -> Freed | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from duly.domain.records import HOLD, Settled
 from duly.domain.recurring import Ending, NewRecurring, Spawning
 from duly.schedule.plan import after_run, due_ticks
@@ -19,7 +21,7 @@ class Schedules:
     def now(self) -> int:
         raise NotImplementedError
 
-    def _forget(self, ids: object) -> None:
+    def _forget(self, ids: Iterable[str]) -> None:
         raise NotImplementedError
 
     def recur(self, new: NewRecurring) -> bool:
@@ -37,7 +39,7 @@ class Schedules:
         return True
 
     def set_enabled(self, job_id: str, enabled: bool, reason: str | None) -> bool:
-        """Enable: it runs when it would have, or at once if that has passed. Disable: it is nowhere, or runs to its end."""
+        """Enable: it runs when it would have, or at once if that has passed. Disable: it is nowhere, or runs on."""
         it = self.recurring.get(job_id)
         if it is None:
             return False

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
@@ -22,6 +24,9 @@ class Raw:
         self.url = url
         self._connection: psycopg.Connection | sqlite3.Connection | None = None
         self._lock = threading.Lock()
+        self._asked: list[str] = []
+        self._to_ask: list[str] = []
+        self._known: dict[str, list[tuple[Any, ...]]] = {}
 
     @property
     def is_postgres(self) -> bool:
@@ -33,10 +38,29 @@ class Raw:
             if self._connection is None:
                 self._connection = self._connect()
             if isinstance(self._connection, psycopg.Connection):
+                self._asked.append(sql)
+                if sql in self._known:
+                    return self._known[sql]
                 text = rewrite(sql, param=_none, table='"duly".', casts=True)
                 cursor = self._connection.execute(text.encode())
                 return cursor.fetchall() if cursor.description else []
             return self._connection.execute(rewrite(sql, param=_none, table="duly_", casts=False)).fetchall()
+
+    @contextmanager
+    def at_once(self) -> Iterator[None]:
+        """For a look during which nothing changes: ask PostgreSQL at once what was asked at the last such look."""
+        if isinstance(self._connection, psycopg.Connection) and self._to_ask:
+            texts = [rewrite(sql, param=_none, table='"duly".', casts=True) for sql in self._to_ask]
+            cursor = self._connection.execute(";".join(texts).encode())
+            for sql in self._to_ask:
+                self._known[sql] = cursor.fetchall()
+                cursor.nextset()
+        self._asked = []
+        try:
+            yield
+        finally:
+            self._to_ask = list(dict.fromkeys(self._asked))
+            self._known = {}
 
     def one(self, sql: str) -> Any:
         """The first value of the first row."""

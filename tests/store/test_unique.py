@@ -386,6 +386,39 @@ def test_a_worker_that_lost_its_lease_cannot_touch_the_key(make: Factory, store:
     assert make.unique(scope=scope).created
 
 
+@pytest.mark.parametrize("scope", ["live", "queued"])
+def test_one_that_was_asked_to_stop_and_is_given_back_frees_its_key(
+    make: Factory, store: Store, raw: Raw, scope: str
+) -> None:
+    first = make.unique(scope=scope)
+    job = make.take()
+    store.cancel(first.id, "stop")
+    assert store.give_back([(job.id, job.token)]) == 1
+    assert make.state(first.id) == "cancelled"
+    assert make.unique(scope=scope).created
+
+
+def test_one_that_was_asked_to_stop_and_is_given_back_lets_the_job_set_aside_run(make: Factory, store: Store) -> None:
+    make.unique(mode="keep_latest")
+    job = make.take()
+    following = make.unique(mode="keep_latest")
+    store.cancel(job.id, "stop")
+    store.give_back([(job.id, job.token)])
+    assert make.take().id == following.id
+
+
+@pytest.mark.parametrize("first", ["runs", "has ended"])
+def test_who_holds_a_key_for_a_time_is_not_waited_for(make: Factory, first: str) -> None:
+    """It never hands its key on: who was set aside behind it used to wait for ever."""
+    make.unique(scope="window", unique_window_us=HOUR)
+    job = make.take()
+    if first == "has ended":
+        make.finish(job)
+    latest = make.unique(mode="keep_latest")
+    assert latest.created
+    assert make.take().id == latest.id
+
+
 @pytest.mark.parametrize("scope", ["live", "queued", "window"])
 def test_an_operators_retry_into_a_held_key_names_the_holder(
     make: Factory, store: Store, clock: TestClock, scope: str
@@ -412,6 +445,19 @@ def test_an_operators_retry_does_not_change_the_scope(make: Factory, store: Stor
     store.retry(first.id)
     make.take()
     assert make.unique(scope="queued").created
+
+
+def test_an_operators_retry_within_the_window_leaves_the_window_as_it_was(
+    make: Factory, store: Store, clock: TestClock, raw: Raw
+) -> None:
+    """It used to count on its key until it ended, which it lost to the next comer when the window was over."""
+    first = make.unique(scope="window", unique_window_us=HOUR)
+    make.finish(make.take(), "failed")
+    store.retry(first.id)
+    clock.advance(3600)
+    second = make.unique(scope="window", unique_window_us=HOUR)
+    assert second.created
+    assert raw.rows("SELECT hold FROM duly.waiting") == [(3,), (3,)]
 
 
 def test_an_operators_retry_of_a_job_without_a_key_takes_none(make: Factory, store: Store, raw: Raw) -> None:
@@ -449,6 +495,24 @@ def test_an_enqueue_repeated_while_its_job_runs_leaves_a_queued_key_free(make: F
     make.take()
     store.enqueue(job)
     assert make.unique(scope="queued").created
+
+
+@pytest.mark.parametrize("mode", ["skip", "replace", "debounce", "keep_latest"])
+@pytest.mark.parametrize("other", ["waits", "runs"])
+def test_an_enqueue_repeated_when_another_has_its_key_is_the_same_job_and_changes_nothing(
+    make: Factory, store: Store, raw: Raw, mode: str, other: str
+) -> None:
+    """Kept behind another, it used to be parked a second time, beside where it had ended."""
+    job = make.new(args='{"old": 1}', unique_key="k", unique_mode=mode, unique_scope="live")
+    store.enqueue(job)
+    make.finish(make.take())
+    second = make.unique(args='{"new": 1}')
+    if other == "runs":
+        make.take()
+    assert store.enqueue(job) == (job.id, True)
+    assert make.state(job.id) == "succeeded"
+    assert make.get(second.id).args == '{"new": 1}'
+    assert raw.count("parked") == 0
 
 
 # -- many at once -------------------------------------------------------------------------------------------------

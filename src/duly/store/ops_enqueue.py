@@ -141,7 +141,7 @@ def key_of(tenant: str, key: str, job_id: str, scope: int, window_us: int | None
 
 
 class Held(NamedTuple):
-    """Who holds a key in which scope, which job follows that one, and whether the holder is known to wait and locked."""
+    """Who holds a key in which scope, which job follows, and whether the holder is known to wait and locked."""
 
     holder: str
     scope: int
