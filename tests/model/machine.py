@@ -56,6 +56,7 @@ verbs = st.sampled_from(["cancel", "cancel", "retry", "retry", "delete", "end_by
 outcomes = st.sampled_from(
     ["succeeded", "failed", "failed", "retry", "snoozed", "cancelled", "released", "expired", "died", "died"]
 )
+sayings = st.sampled_from(["settle", "settle", "renew", "give_back", "park"])
 some_jobs = precondition(lambda self: self.model.jobs)
 some_beliefs = precondition(lambda self: any(self.believes.values()))
 some_recurring = precondition(lambda self: self.model.recurring)
@@ -318,7 +319,9 @@ class Machine(RuleBasedStateMachine):
     @rule(which=which, first=which, lost=lost)
     def park(self, which: int, first: int, lost: bool) -> None:
         """The arguments of a job do not fit the code that has it."""
-        [job] = self.drawn(which, first, 1)
+        self.set_aside(self.drawn(which, first, 1)[0], lost)
+
+    def set_aside(self, job: Claimed, lost: bool) -> None:
         self.step = "broken"
         keys = [] if job.limit_key is None else [job.limit_key]
         expected = self.model.park(job.id, job.token, "old", keys)
@@ -328,6 +331,93 @@ class Machine(RuleBasedStateMachine):
             real.database.loses = False
             assert lost or answer == expected, f"park {job}: the model says {expected}, {_kind(real)} says {answer}"
         self.step = "park"
+
+    # -- short stories, which steps drawn one by one seldom tell ----------------------------------------------
+
+    def speak(self, job: Claimed, verb: str, how: str) -> None:
+        """A worker says something about a run that it believes to hold."""
+        match verb:
+            case "renew":
+                self.do("renew", [(job.id, job.token)], LEASE)
+            case "give_back":
+                self.do("give_back", [(job.id, job.token)])
+            case "park":
+                self.set_aside(job, lost=False)
+            case _:
+                self.end([job], [_ended(job, how, ran=True)])
+
+    def then(self, name: str, *args: Any) -> Any:
+        """A step in the middle of a story, judged as any other."""
+        answer = self.do(name, *args)
+        self.all_is_as_the_model_says()
+        return answer
+
+    @some_jobs
+    @rule(which=which, first=which, verb=sayings, how=outcomes)
+    def speak_too_late(self, which: int, first: int, verb: str, how: str) -> None:
+        """A worker stands still past its lease, its runs are given to another, and then it goes on."""
+        self.claim_all(which)
+        self.wait(16)
+        self.rescue(None)
+        self.all_is_as_the_model_says()
+        self.wait(3)
+        self.claim_all(which + 1)
+        late = [job for job in self.believes[self.worker(which)] if self.is_anothers(job)]
+        if late:
+            self.speak(_pick(late, first), verb, how)
+
+    def is_anothers(self, job: Claimed) -> bool:
+        now = self.model.jobs.get(job.id)
+        return now is not None and now.place == "running" and now.token != job.token
+
+    @some_jobs
+    @rule(which=which, first=which, verb=sayings, how=outcomes)
+    def stop(self, which: int, first: int, verb: str, how: str) -> None:
+        """Somebody asks that a run stops, and its worker says something else."""
+        self.claim_all(which)
+        held = [job for job in self.believes[self.worker(which)] if self.model.held(job.id, job.token)]
+        if held:
+            self.then("cancel", _pick(held, first).id, "stop")
+            self.speak(_pick(held, first), verb, how)
+
+    @some_jobs
+    @rule(which=which, renews=st.sampled_from([True, True, False]))
+    def rescue_slowly(self, which: int, renews: bool) -> None:
+        """Between a sweep's look and what it does about it a worker comes back."""
+        self.claim_all(which)
+        self.wait(16)
+        self.then("see_lapsed")
+        if renews and any(self.believes.values()):
+            self.renew(which, lost=False)
+            self.all_is_as_the_model_says()
+        self.do("rescue_seen")
+
+    @some_recurring
+    @rule(which=which, back=st.booleans())
+    def switch_off(self, which: int, back: bool) -> None:
+        """A recurring job is claimed, perhaps given back unharmed, then disabled and enabled."""
+        self.claim_all(which)
+        job_id = self.any_recurring(which)
+        job = self.model.jobs.get(job_id)
+        if back and job is not None and job.place == "running":
+            self.then("give_back", [(job.id, job.token)])
+        self.then("set_enabled", job_id, False, "why")
+        self.do("set_enabled", job_id, True, None)
+
+    @rule(which=which, gate=st.sampled_from(GATES), slots=st.sampled_from([1, 2]), late=st.booleans())
+    def crowd(self, which: int, gate: Gate, slots: int, late: bool) -> None:
+        """More jobs come than a limit lets run; one worker does not know of it, and one has stood still."""
+        for _ in range(3):
+            self.then("enqueue", self.new("a", "t"))
+        self.then("set_limit", *gate, slots)
+        self.claim(which, 0, 4, behind=True, share=None, lost=False)
+        self.all_is_as_the_model_says()
+        self.claim_all(which)
+        if late:
+            self.wait(16)
+        self.claim_all(which + 1)
+        if any(self.believes.values()):
+            self.renew(which, lost=False)
 
     @rule(which=which)
     def crash(self, which: int) -> None:
@@ -347,16 +437,6 @@ class Machine(RuleBasedStateMachine):
     @rule(lost=lost)
     def rescue_lapsed(self, lost: bool) -> None:
         self.rescue(None, lost)
-
-    @some_beliefs
-    @rule(worker=which, renews=st.booleans())
-    def rescue_slowly(self, worker: int, renews: bool) -> None:
-        """Between a sweep's look and what it does about it a worker comes back, or time passes."""
-        self.do("see_lapsed")
-        if renews:
-            self.renew(worker, lost=False)
-        self.all_is_as_the_model_says()
-        self.do("rescue_seen")
 
     def rescue(self, worker: str | None, lost: bool = False) -> None:
         self.step = "broken"
@@ -462,9 +542,11 @@ class Machine(RuleBasedStateMachine):
         self.step = "wait"
 
     @some_jobs
-    @rule(state=st.sampled_from(["succeeded", "failed", "cancelled"]), lost=lost)
-    def prune(self, state: str, lost: bool) -> None:
-        self.do("prune_jobs", state, us(30), lost=lost)
+    @rule(state=st.sampled_from(["succeeded", "failed", "cancelled"]), later=st.booleans(), lost=lost)
+    def prune(self, state: str, later: bool, lost: bool) -> None:
+        if later:
+            self.wait(16)
+        self.do("prune_jobs", state, us(10), lost=lost)
         self.all_is_as_the_model_says()
         self.do("prune_rest")
 
