@@ -36,6 +36,8 @@ class Bounds:
         self._opens: dict[Bound, float] = {}
         """When, on the monotonic clock, to try again where a rate was used up or a limit was full."""
         self._full: set[Bound] = set()
+        self._was_full: set[Bound] = set()
+        """Limits that were full when last asked, and of which nobody has said that they have room."""
         self._wanted_at: float | None = None
         self._yields_until = self._next_want = 0.0
         self._told = False
@@ -54,6 +56,7 @@ class Bounds:
         self._doubted.clear()
         self._opens.clear()
         self._full.clear()
+        self._was_full.clear()
 
     def freed(self, *, here: bool) -> None:
         """Something that ran under a limit has ended, here or elsewhere: limits that were full may have room.
@@ -72,6 +75,7 @@ class Bounds:
         for bound in self._full:
             self._opens.pop(bound, None)
         self._full.clear()
+        self._was_full.clear()
 
     def wanted(self) -> None:
         """Another worker found a limit full."""
@@ -191,6 +195,7 @@ class Bounds:
         if slots is not None:
             self._opens[bound] = now + FULL
             self._full.add(bound)
+            self._was_full.add(bound)
 
     def shut(self, bound: Bound) -> bool:
         """Whether a rate is known to be used up, or a limit to be full, at this moment."""
@@ -201,13 +206,15 @@ class Bounds:
         """Whether a limit is so new that the runs under it are not all marked."""
         return any(not limit.stamped and limit.says.slots is not None for limit in self._limits.values())
 
-    def one_opens(self, now: float) -> bool:
-        """Whether it is time to try again where a rate was used up or a limit was full."""
-        over = [bound for bound, opens in self._opens.items() if opens <= now]
-        for bound in over:
+    def likely_full(self, bound: Bound) -> bool:
+        """Whether nothing is to be expected: a limit was full, and is only asked again in case nobody could say."""
+        return bound in self._was_full
+
+    def reopen(self, now: float) -> None:
+        """Where a rate was used up or a limit was full it may be time to try again."""
+        for bound in [bound for bound, opens in self._opens.items() if opens <= now]:
             del self._opens[bound]
             self._full.discard(bound)
-        return bool(over)
 
     @property
     def opens_at(self) -> float:

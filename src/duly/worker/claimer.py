@@ -154,7 +154,8 @@ class Claimer:
         if self.bounds.refresh():
             self.bounds.meter_keys(self._registry.key_groups())
         now = time.monotonic()
-        if now >= self._next_look or self.bounds.one_opens(now):
+        self.bounds.reopen(now)
+        if now >= self._next_look:
             self._look = True
         promoted = self._promote(now)
         if self._look:
@@ -301,7 +302,8 @@ class Claimer:
     def _groups(self, lanes: Lanes, kind: Kind) -> list[tuple[list[tuple[str, str]], Bound]]:
         """What one statement can claim: the lanes that no limit binds, and those that the same limits bind.
 
-        Only lanes that have jobs, however many tasks this process knows; first the group whose head is first.
+        Only lanes that have jobs, however many tasks this process knows; first the group whose head is first, last what
+        most likely gives nothing.
         """
         groups: dict[Bound, list[tuple[str, str]]] = {}
         for key in lanes.heads:
@@ -312,7 +314,7 @@ class Claimer:
             return [(keys, bound) for bound, keys in groups.items()]
         return sorted(
             ((keys, bound) for bound, keys in groups.items()),
-            key=lambda group: min(lanes.heads[key] for key in group[0]),
+            key=lambda group: (self.bounds.likely_full(group[1]), min(lanes.heads[key] for key in group[0])),
         )
 
     def _claim_from(
