@@ -132,7 +132,8 @@ class Crawler:
         self.api("PUT", "/api/admin/paused", {"scope": "key", "name": key_of(site), "reason": "a test"})
 
     def let_go(self, site: Site) -> None:
-        self.api("DELETE", "/api/admin/paused", {"scope": "key", "name": key_of(site)})
+        opened = self.api("DELETE", "/api/admin/paused", {"scope": "key", "name": key_of(site)})
+        assert opened["was_paused"] is True
 
     def found_by_a_link(self, url: str, **options: Any) -> str:
         """Enqueue a page as links and the sweep do: once, with priority 0."""
@@ -348,7 +349,7 @@ def test_a_host_that_answers_429_is_left_alone_and_others_are_not(
     crawler: Crawler, site: Site, other_site: Site
 ) -> None:
     busy = site.add("/busy", trouble=(429,))
-    busy.retry_after = "3"
+    busy.retry_after = "4"
     site.add("/next")
     for n in range(5):
         other_site.add(f"/{n}")
@@ -361,19 +362,35 @@ def test_a_host_that_answers_429_is_left_alone_and_others_are_not(
     assert [(each["scope"], each["name"]) for each in blocked] == [("key", key_of(site))]
     assert "429 Too Many Requests" in blocked[0]["blocked_reason"]
     behind, _ = crawler.ask_for(f"{site.url}/next")
+    why = crawler.api("GET", f"{JOBS}/{behind}/why")
+    assert (why["reason"], why["scope"], why["name"]) == ("blocked", "key", key_of(site))
+    assert "429 Too Many Requests" in why["text"]
     others = [crawler.ask_for(f"{other_site.url}/{n}")[0] for n in range(5)]
     assert [crawler.ended(job_id)["state"] for job_id in others] == ["succeeded"] * 5
-    why = crawler.api("GET", f"{JOBS}/{behind}/why")
-    assert (why["scope"], why["name"]) == ("key", key_of(site)), why
-    assert "429" in why["text"], why
-    assert site.began == ["/busy"]
 
     for job_id in (refused, behind):
         job = crawler.ended(job_id)
         assert (job["state"], job["retry_count"], job["attempts"]) == ("succeeded", 0, 1)
     first, *later = sorted(site.asked, key=lambda each: each.at)
     assert (first.status, {each.path for each in later}) == (429, {"/busy", "/next"})
-    assert later[0].at - first.ended >= 2.9
+    assert later[0].at - first.ended >= 3.9
+    assert min(each.at for each in other_site.asked) < later[0].at, "the other host did not wait"
+
+
+@pytest.mark.requirement("C5", "C9")
+def test_an_operator_lets_a_host_go_on_that_asked_for_too_much(crawler: Crawler, site: Site) -> None:
+    site.add("/busy", trouble=(429,)).retry_after = "86400"
+    site.add("/next")
+    crawler.work()
+    refused, _ = crawler.ask_for(f"{site.url}/busy")
+    crawler.until(lambda: crawler.job(refused)["state"] == "scheduled")
+    behind, _ = crawler.ask_for(f"{site.url}/next")
+    nothing_is_asked(site, within=0.5)
+    crawler.let_go(site)
+    assert crawler.ended(behind)["state"] == "succeeded"
+    crawler.api("PUT", f"{JOBS}/{refused}/run-at", {"delay": 0})
+    assert crawler.ended(refused)["state"] == "succeeded"
+    assert site.began == ["/busy", "/next", "/busy"]
 
 
 @pytest.mark.requirement("D1", "C8")
