@@ -29,6 +29,7 @@ def crawl(url: str) -> int:
 
     It may be cut off anywhere and run again: what it found is stored, and enqueued, in one transaction.
     """
+    url = address(url)
     try:
         page = fetch(url)
     except TooMany as refusal:

@@ -52,7 +52,7 @@ def host_of(url: str) -> str:
 def fetch(url: str) -> Page:
     """Ask for a page."""
     try:
-        with urlopen(Request(address(url), headers={"User-Agent": "duly-crawler"}), timeout=SILENCE_SECONDS) as answer:
+        with urlopen(Request(url, headers={"User-Agent": "duly-crawler"}), timeout=SILENCE_SECONDS) as answer:
             if answer.headers.get_content_type() != "text/html":
                 return Page(title="", links=())
             return parse(answer.read(MOST_BYTES).decode("utf-8", "replace"), base=answer.url, host=host_of(url))
