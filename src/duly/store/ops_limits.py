@@ -27,7 +27,8 @@ def special_keys(n: int) -> Op[list[Limit]]:
 
 def limit_of(row: Row) -> Limit:
     """A row of the `limits` statement."""
-    return Limit(str(row[0]), str(row[1]), _says(row[2:10]), *row[10:])  # type: ignore[arg-type]
+    by_hand, stamped = bool(row[10]), bool(row[11])  # SQLite has them as 0 and 1
+    return Limit(str(row[0]), str(row[1]), _says(row[2:10]), by_hand, stamped, *row[12:])  # type: ignore[arg-type]
 
 
 def _says(row: Sequence[object]) -> Says:
