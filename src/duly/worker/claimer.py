@@ -10,22 +10,24 @@ import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Mapping
 
+from duly.domain.limits import Bound
 from duly.domain.records import HOLD, Claimed, Lane
 from duly.store.database import Hint
 from duly.store.ops_claim import MAX_LANES
 from duly.store.ops_limits import bits
 from duly.store.store import Store
-from duly.worker.bounds import Bound, Bounds
+from duly.worker.bounds import Bounds
 from duly.worker.context import Run, lease_time
 from duly.worker.lanes import MOST_SHARED, Lanes
+from duly.worker.over import Over
 from duly.worker.registry import Kind, Registry
 from duly.worker.shares import Shares
 from duly.worker.slots import BATCH, QueueShare, Slots
 
 RECURS = HOLD["recurs"]
 LOOK_WHILE_BUSY = 1.0
-LOOK_FOR_LANES, LOOK_COST = 0.05, 30.0
-"""How often a busy worker looks for lanes that nobody told it of; less often where a look takes long."""
+LOOK_FOR_LANES, LOOK_COST, WANTED_LOOK_COST = 0.05, 30.0, 4.0
+"""How often a busy worker looks for lanes that nobody told it of, or that somebody did; less where looks take long."""
 PROMOTE = 1_000
 BREATH = 0.002
 """How long jobs that become due are let come together before the next are put into their lanes."""
@@ -52,6 +54,7 @@ class Claimer:
         dispatch: Callable[[Kind, list[Run]], None],
         take_back: Callable[[], None],
         poll: Callable[[], float],
+        over: Over,
         most: int | None = None,
     ) -> None:
         self._store = store
@@ -62,6 +65,7 @@ class Claimer:
         self._dispatch = dispatch
         self._take_back = take_back
         self._poll = poll
+        self._over = over
         self._most = most
         self._lanes = {share.name: Lanes(share.name, registry.knows) for share in slots.shares}
         self._queues: defaultdict[Kind, Shares[str]] = defaultdict(Shares)
@@ -112,15 +116,19 @@ class Claimer:
         if came_in:
             self._learn_of(came_in)
         hints, self._hints = self._hints, []
-        if hints or self._freed:
+        if self._freed:
             self._freed = False
-            self.bounds.freed()
+            self.bounds.freed(here=True)
         for hint in hints:
+            if hint.sender == self._worker_id:
+                continue
+            if hint.kind in ("room", "look"):
+                self.bounds.freed(here=False)
+            elif hint.kind == "wanted":
+                self.bounds.wanted()
             lanes = self._lanes.get(hint.queue)
             if hint.kind == "jobs" and lanes is not None and hint.task:
                 lanes.hint(hint.tenant, hint.task, hint.rank)
-            elif hint.kind == "jobs" and lanes is not None and self._busy_since is not None:
-                continue  # a limit has room again: its lanes are known, and looked for now and then anyway
             elif hint.kind == "gates":
                 self.bounds.forget()
                 self._look, self._next_due = True, 0.0
@@ -146,7 +154,11 @@ class Claimer:
         if self.bounds.refresh():
             self.bounds.meter_keys(self._registry.key_groups())
         now = time.monotonic()
-        if now >= self._next_look or self.bounds.one_opens(now):
+        self.bounds.reopen(now)
+        if any(lanes.look_wanted for lanes in self._lanes.values()):
+            soon = self._looked_at + max(LOOK_FOR_LANES, WANTED_LOOK_COST * self._look_took)
+            self._next_look = min(self._next_look, soon)
+        if now >= self._next_look:
             self._look = True
         promoted = self._promote(now)
         if self._look:
@@ -214,8 +226,11 @@ class Claimer:
         self._next_look = now + self._poll()
         began = time.monotonic()
         for name, lanes in self._lanes.items():
+            asked = time.monotonic()
             found = self._store.lanes(name, after=lanes.after)
-            lanes.seen(found, self._store.lanes(name, suspect=True), full=len(found) >= MAX_LANES)
+            took = time.monotonic() - asked
+            suspects = self._store.lanes(name, suspect=True)
+            lanes.seen(found, suspects, full=len(found) >= MAX_LANES, seconds=took)
             if lanes.after is not None:
                 self._next_look = now + SWEEP_EVERY
         self._looked_at = time.monotonic()
@@ -255,9 +270,9 @@ class Claimer:
         for keys, bound in self._groups(lanes, kind):
             if got >= room:
                 break
-            n = room - got
+            n, held = room - got, self._slots.under(bound)
             if bound:
-                n = 0 if self.bounds.shut(bound) else self.bounds.most(bound, self._slots.pools[kind], n)
+                n = 0 if self.bounds.shut(bound) else self.bounds.most(bound, self._slots.pools[kind], held, n)
             n = min(n, BATCH)
             if n <= 0:
                 continue
@@ -266,7 +281,9 @@ class Claimer:
             else:
                 claimed = self._claim_from(lanes, lanes.pick(keys), kind, n, bound).total()
             if bound:
-                self.bounds.gave(bound, n, claimed)
+                self.bounds.gave(bound, n, claimed, held + claimed)
+                if not claimed and self.bounds.shut(bound) and self.bounds.wants(busy=self._busy_since is not None):
+                    self._store.poke(Hint("wanted", lanes.queue, sender=self._worker_id))
             got += claimed
         return got
 
@@ -291,7 +308,8 @@ class Claimer:
     def _groups(self, lanes: Lanes, kind: Kind) -> list[tuple[list[tuple[str, str]], Bound]]:
         """What one statement can claim: the lanes that no limit binds, and those that the same limits bind.
 
-        Only lanes that have jobs, however many tasks this process knows; first the group whose head is first.
+        Only lanes that have jobs, however many tasks this process knows; first the group whose head is first, last what
+        most likely gives nothing.
         """
         groups: dict[Bound, list[tuple[str, str]]] = {}
         for key in lanes.heads:
@@ -302,7 +320,7 @@ class Claimer:
             return [(keys, bound) for bound, keys in groups.items()]
         return sorted(
             ((keys, bound) for bound, keys in groups.items()),
-            key=lambda group: min(lanes.heads[key] for key in group[0]),
+            key=lambda group: (self.bounds.likely_full(group[1]), min(lanes.heads[key] for key in group[0])),
         )
 
     def _claim_from(
@@ -318,7 +336,14 @@ class Claimer:
         """Claim from some lanes. Returns how many of each tenant there were."""
         asked, leased_at = time.monotonic(), lease_time()
         jobs = self._store.claim(
-            lanes.queue, picked, n, worker_id=self._worker_id, lease_us=self._lease_us, gates=bound, shares=shares
+            lanes.queue,
+            picked,
+            n,
+            worker_id=self._worker_id,
+            lease_us=self._lease_us,
+            gates=bound,
+            ended=self._over.under(bound),
+            shares=shares,
         )
         if not jobs and self.bounds.doubt(picked):
             self._next_look = 0.0
@@ -339,7 +364,7 @@ class Claimer:
     ) -> None:
         if not jobs:
             return
-        self._slots.taken(kind, queue, len(jobs))
+        self._slots.taken(kind, queue, bound, len(jobs))
         find = self._registry.find
         runs = [Run(job, task, leased_at) for job in jobs if (task := find(job.tenant, job.task)) is not None]
         if bound:
@@ -349,7 +374,7 @@ class Claimer:
                 if rated:
                     run.came_at = lease_time()
         if len(runs) < len(jobs):  # unregistered in this very moment: nobody here can run them
-            self._slots.ended(kind, queue, len(jobs) - len(runs))
+            self._slots.ended(Counter({(kind, queue, bound): len(jobs) - len(runs)}))
             held = {run.job.id for run in runs}
             self._store.give_back([(job.id, job.token) for job in jobs if job.id not in held])
         recurring = [run for run in runs if run.job.hold == RECURS]
@@ -436,6 +461,7 @@ class Claimer:
             lease_us=self._lease_us,
             suspect=True,
             gates=bound,
+            ended=self._over.under(bound),
         )
         self._suspect_since = None
         if jobs:

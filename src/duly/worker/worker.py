@@ -6,7 +6,6 @@ import json
 import logging
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
@@ -32,7 +31,7 @@ from duly.worker.keeper import Keeper
 from duly.worker.meter import Meter
 from duly.worker.registry import Kind, Registry, TaskDefinition
 from duly.worker.service import Service
-from duly.worker.slots import Pool, QueueShare, Slots
+from duly.worker.slots import JobsEnded, Pool, QueueShare, Slots
 from duly.worker.upkeep import Upkeep
 
 if TYPE_CHECKING:
@@ -170,6 +169,7 @@ class Worker:
             dispatch=self._dispatch,
             take_back=self._take_back,
             poll=self._poll,
+            over=self._finisher.over,
             most=settings.max_jobs,
         )
         self._keeper = Keeper(
@@ -199,6 +199,7 @@ class Worker:
         self._upkeep_service = Service("upkeep", self._upkeep.step)
         self._finisher.wake = self._finish_service.wake
         self._finisher.let_in = self._let_in
+        self._finisher.ending = self._ending
         self._finisher.freed = self._freed
         self._alert_service: Service | None = None
         self._server: MetricsServer | None = None
@@ -483,14 +484,18 @@ class Worker:
     def _interrupt(self, run: Run) -> None:
         self._runners[run.definition.kind].interrupt(run)
 
-    def _ended(self, counts: Counter[tuple[Kind, str]]) -> None:
-        for (kind, queue), n in counts.items():
-            self._slots.ended(kind, queue, n)
+    def _ended(self, counts: JobsEnded) -> None:
+        self._slots.ended(counts)
         self._claim_service.wake()
 
-    def _freed(self) -> None:
+    def _ending(self) -> None:
         self._claimer.freed()
         self._claim_service.wake()
+
+    def _freed(self, queues: set[str]) -> None:
+        if not self._upkeep.alone:
+            for queue in queues:
+                self._store.poke(Hint("room", queue, sender=self.id))
 
     def _let_in(self, lanes: Lanes) -> None:
         self._claimer.let_in(lanes)
