@@ -550,6 +550,15 @@ class Machine(RuleBasedStateMachine):
         self.all_is_as_the_model_says()
         self.do("prune_rest")
 
+    @rule(key=st.sampled_from(["k", "l"]))
+    def prune_within_a_window(self, key: str) -> None:
+        """A job that has ended is kept while its key says that it stands for others."""
+        self.enqueue_unique(key, ("skip", "window"), delay=0, limited=False, lost=False)
+        self.all_is_as_the_model_says()
+        self.then("cancel", nth_id(self.made), "stop")
+        self.wait(16)
+        self.prune("cancelled", later=False, lost=False)
+
     @some_jobs
     @rule(task=tasks)
     def deploy(self, task: str) -> None:

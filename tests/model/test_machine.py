@@ -48,21 +48,21 @@ def both(databases: Databases, request: pytest.FixtureRequest) -> Iterator[tuple
 
 @pytest.mark.requirement("A5")
 def test_a_store_does_what_the_model_does(raw: Raw) -> None:
-    run(raw, examples=12 if raw.is_postgres else 60, steps=30)
+    run(raw, examples=24 if raw.is_postgres else 80, steps=30)
 
 
 @pytest.mark.requirement("A5")
 def test_sqlite_and_postgresql_do_the_same(both: tuple[Raw, Raw]) -> None:
-    run(*both, examples=10, steps=30)
+    run(*both, examples=15, steps=30)
 
 
 @pytest.mark.deep
 @pytest.mark.timeout(1200)
 def test_a_store_does_what_the_model_does_for_long(raw: Raw) -> None:
-    run(raw, examples=300, steps=60, deep=True)
+    run(raw, examples=80 if raw.is_postgres else 250, steps=60, deep=True)
 
 
 @pytest.mark.deep
 @pytest.mark.timeout(1200)
 def test_sqlite_and_postgresql_do_the_same_for_long(both: tuple[Raw, Raw]) -> None:
-    run(*both, examples=200, steps=60, deep=True)
+    run(*both, examples=60, steps=60, deep=True)
