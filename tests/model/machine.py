@@ -352,10 +352,10 @@ class Machine(RuleBasedStateMachine):
         self.all_is_as_the_model_says()
         return answer
 
-    @some_jobs
     @rule(which=which, first=which, verb=sayings, how=outcomes)
     def speak_too_late(self, which: int, first: int, verb: str, how: str) -> None:
         """A worker stands still past its lease, its runs are given to another, and then it goes on."""
+        self.then("enqueue", self.new("b", ""))
         self.claim_all(which)
         self.wait(16)
         self.rescue(None)
@@ -370,26 +370,26 @@ class Machine(RuleBasedStateMachine):
         now = self.model.jobs.get(job.id)
         return now is not None and now.place == "running" and now.token != job.token
 
-    @some_jobs
     @rule(which=which, first=which, verb=sayings, how=outcomes)
     def stop(self, which: int, first: int, verb: str, how: str) -> None:
         """Somebody asks that a run stops, and its worker says something else."""
+        self.then("enqueue", self.new("b", ""))
         self.claim_all(which)
         held = [job for job in self.believes[self.worker(which)] if self.model.held(job.id, job.token)]
         if held:
             self.then("cancel", _pick(held, first).id, "stop")
             self.speak(_pick(held, first), verb, how)
 
-    @some_jobs
     @rule(which=which, renews=st.sampled_from([True, True, False]))
     def rescue_slowly(self, which: int, renews: bool) -> None:
         """Between a sweep's look and what it does about it a worker comes back."""
+        self.then("enqueue", self.new("b", ""))
         self.claim_all(which)
         self.wait(16)
         self.then("see_lapsed")
-        if renews and any(self.believes.values()):
-            self.renew(which, lost=False)
-            self.all_is_as_the_model_says()
+        if renews:
+            pairs = {job.id: (job.id, job.token) for job in self.believes[self.worker(which)]}
+            self.then("renew", list(pairs.values()), LEASE)
         self.do("rescue_seen")
 
     @some_recurring
@@ -404,14 +404,20 @@ class Machine(RuleBasedStateMachine):
         self.then("set_enabled", job_id, False, "why")
         self.do("set_enabled", job_id, True, None)
 
+    @rule(verb=st.sampled_from(["cancel", "end_by_hand"]))
+    def bring_back(self, verb: str) -> None:
+        """A job ends by somebody's hand, and comes back by somebody's hand."""
+        job_id, _ = self.then("enqueue", self.new("b", "t"))
+        self.then(verb, job_id, *(("stop",) if verb == "cancel" else ("failed", "by hand")))
+        self.do("retry", job_id)
+
     @rule(which=which, gate=st.sampled_from(GATES), slots=st.sampled_from([1, 2]), late=st.booleans())
     def crowd(self, which: int, gate: Gate, slots: int, late: bool) -> None:
         """More jobs come than a limit lets run; one worker does not know of it, and one has stood still."""
         for _ in range(3):
             self.then("enqueue", self.new("a", "t"))
         self.then("set_limit", *gate, slots)
-        self.claim(which, 0, 4, behind=True, share=None, lost=False)
-        self.all_is_as_the_model_says()
+        self.then("claim", LANES, 4, nth_id(0, kind=9), LEASE, (), False, None)
         self.claim_all(which)
         if late:
             self.wait(16)
