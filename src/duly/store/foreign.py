@@ -20,11 +20,11 @@ from duly.store import foreign_async, foreign_sync
 from duly.store.call import Call, Op
 from duly.store.database import Database, Hint
 from duly.store.foreign_kinds import is_async, name_of
-from duly.store.foreign_steps import TablesNotMade
+from duly.store.foreign_steps import Around, TablesNotMade, ending, opening
 from duly.store.postgres import PostgresDatabase
 from duly.store.postgres_wake import channel_of, payload_of
 
-__all__ = ["arun_on", "is_async", "notifying", "run_on"]
+__all__ = ["Around", "abegin_on", "aend_on", "arun_on", "begin_on", "end_on", "is_async", "notifying", "run_on"]
 
 R = TypeVar("R")
 
@@ -52,6 +52,34 @@ async def arun_on(connection: object, op: Callable[[], Op[R]], *, database: Data
     except TablesNotMade:
         await asyncio.to_thread(database.migrate)
         return await foreign_async.run(connection, op, database)
+
+
+def begin_on(connection: object, *, database: Database) -> Around:
+    """Have a transaction open on the caller's connection. Returns what was around: if it was none, it is ours to end.
+
+    On SQLite one that is opened here may write from the start.
+    """
+    return foreign_sync.take(connection, lambda library: opening(library, database))
+
+
+async def abegin_on(connection: object, *, database: Database) -> Around:
+    """Do the same on an asynchronous connection."""
+    if not is_async(connection):
+        return begin_on(connection, database=database)
+    return await foreign_async.take(connection, lambda library: opening(library, database))
+
+
+def end_on(connection: object, sql: str) -> None:
+    """End a transaction that was opened here: COMMIT or ROLLBACK."""
+    foreign_sync.take(connection, lambda library: ending(sql))
+
+
+async def aend_on(connection: object, sql: str) -> None:
+    """Do the same on an asynchronous connection."""
+    if not is_async(connection):
+        end_on(connection, sql)
+        return
+    await foreign_async.take(connection, lambda library: ending(sql))
 
 
 def notifying(op: Op[R], hint: Hint, *, database: Database) -> Op[R]:

@@ -69,14 +69,7 @@ class TablesNotMade(SchemaMissing):
 
 def steps_of(library: Library, op: Callable[[], Op[R]], database: Database) -> Steps[R]:
     """Run an operation on the caller's connection, all or nothing."""
-    if library.dialect is not database.dialect:
-        raise InvalidOption(
-            f"connection= leads to {_NAMES[library.dialect]}, but duly uses {_where(database)}. "
-            "Pass a connection to that database, or enqueue without connection="
-        )
-    if isinstance(database, SqliteDatabase):
-        rows = yield Step("PRAGMA database_list")
-        check_file(next(str(row[2] or "") for row in rows if row[1] == "main"), database.path)
+    yield from _check_place(library, database)
     around = library.around()
     words = _Words(library.style, database)
     try:
@@ -85,6 +78,32 @@ def steps_of(library: Library, op: Callable[[], Op[R]], database: Database) -> S
         if _is_about_schema(error):
             yield from _explain(error, around, words, database)
         raise
+
+
+def opening(library: Library, database: Database) -> Steps[Around]:
+    """Have a transaction open on the caller's connection. Returns what was around before: what we opened, we end."""
+    yield from _check_place(library, database)
+    around = library.around()
+    if around is not Around.TRANSACTION:
+        yield Step(_bracket(around, library.dialect)[0])
+    return around
+
+
+def ending(sql: str) -> Steps[None]:
+    """End a transaction that we opened: COMMIT or ROLLBACK."""
+    yield Step(sql)
+
+
+def _check_place(library: Library, database: Database) -> Steps[None]:
+    """Refuse a connection to another database, as far as can be told."""
+    if library.dialect is not database.dialect:
+        raise InvalidOption(
+            f"connection= leads to {_NAMES[library.dialect]}, but duly uses {_where(database)}. "
+            "Pass a connection to that database, or enqueue without connection="
+        )
+    if isinstance(database, SqliteDatabase):
+        rows = yield Step("PRAGMA database_list")
+        check_file(next(str(row[2] or "") for row in rows if row[1] == "main"), database.path)
 
 
 _NAMES = {Dialect.SQLITE: "SQLite", Dialect.POSTGRES: "PostgreSQL"}
