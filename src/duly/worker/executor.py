@@ -257,7 +257,7 @@ class Executor:
             run.completion.settled = settled._replace(id=run.job.id, token=run.job.token)
             run.completion.committed = True
             if following is not None:
-                run.completion.following = run.completion.following._make(following)
+                run.completion.following = type(run.completion.following)(*following)
         self.succeeded(run, None)
 
     def recorded(self, run: Run, settled: Settled, ended_ns: int) -> None:
