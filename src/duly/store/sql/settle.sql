@@ -164,7 +164,7 @@ SELECT r.id, r.token, r.hold, r.crashes FROM json_each(:batch) b CROSS JOIN duly
 ON r.id = json_extract(b.value, '$[0]') AND r.token = json_extract(b.value, '$[1]') ORDER BY r.id
 
 -- name: renew [postgres] Extend leases; says which (id, token) pairs were. A lapsed lease on a limited task does not hold: its slot may be taken. Waits for nobody: a handler may hold its own row until it commits.
-UPDATE duly.running r SET leased_until = :lease_now + :lease_us::bigint
+UPDATE duly.running r SET leased_until = CASE WHEN r.limited = 0 THEN :lease_now + :lease_us::bigint ELSE GREATEST(r.leased_until, :lease_now + :lease_us::bigint) END
 FROM (SELECT u.id, u.token FROM unnest(:ids::uuid[], :tokens::bigint[]) AS b(id, token)
       JOIN duly.running u ON u.id = b.id AND u.token = b.token FOR NO KEY UPDATE OF u SKIP LOCKED) AS free
 WHERE r.id = free.id AND r.token = free.token AND (r.limited = 0 OR r.leased_until > :lease_now)
