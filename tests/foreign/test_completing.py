@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from duly.domain.errors import Conflict, InvalidOption, JobCancelled, StaleRun
+from duly.domain.errors import Conflict, DulyError, InvalidOption, JobCancelled, StaleRun
 from duly.domain.ids import uuid7
 from duly.domain.records import Claimed, Lane, NewJob, Settled
 from duly.domain.signature import Signature
@@ -20,7 +21,7 @@ from duly.worker.registry import Home, Kind, TaskDefinition
 from tests.databases import Databases
 from tests.foreign.callers import Asynchronous, Caller
 from tests.foreign.conftest import Case, notes
-from tests.foreign.jobs import a_job, a_unique_job, state_of
+from tests.foreign.jobs import a_job, a_unique_job, enqueue, state_of
 
 WORKER = uuid7()
 
@@ -234,6 +235,28 @@ def test_a_connection_to_another_database_is_refused(
         caller.rollback()
         assert notes(url) == []
         assert state_of(elsewhere, NewJob(run.id, "send", "")) is State.RUNNING
+
+
+def test_jobs_enqueued_in_the_block_come_with_it(caller: Caller, store: Store) -> None:
+    run, following = a_run(store), a_job()
+    caller.begin()
+    enqueue(caller, store, following)
+    complete(caller, run)
+    caller.rollback()
+    assert store.get(following.id) is None
+    caller.begin()
+    enqueue(caller, store, following)
+    complete(caller, run)
+    caller.commit()
+    assert state_of(store, following) is State.QUEUED
+    assert state_of(store, NewJob(run.id, "send", "")) is State.SUCCEEDED
+
+
+def test_a_task_whose_database_is_unknown_says_so(caller: Caller, store: Store) -> None:
+    run = a_run(store)
+    homeless = Run(run.job, replace(run.definition, home=None), 0.0)
+    with pytest.raises(DulyError, match="Declare the task at the top level"):
+        homeless.completing(caller.connection)
 
 
 def test_an_asynchronous_connection_wants_async_with(caller: Caller, store: Store) -> None:
