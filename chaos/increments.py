@@ -7,7 +7,7 @@ Worker processes are killed at random moments and replaced at once, all the time
 misbehave too: some raise in the block, some after the commit, some roll back and return. In the end the counters must
 add up to the number of jobs. A table of increments says which job was lost or doubled, if any was.
 
-The database must be empty, or of an earlier run of this program, whose tables are then made anew.
+A database of an earlier run will do: its counters are made anew, and what it has on record is left out.
 """
 
 from __future__ import annotations
@@ -215,6 +215,7 @@ def storm(
     seed = random.randrange(1 << 32) if seed is None else seed
     chance = random.Random(seed)
     app = prepare(url, jobs)
+    before = _on_record(url)
     workers = [_start(url) for _ in range(processes)]
     kills, began = 0, time.monotonic()
     try:
@@ -230,9 +231,8 @@ def storm(
         for each in workers:
             _end(each)
     seconds = time.monotonic() - began
-    report = _checked(app, url, jobs, kills, seconds, seed)
     app.close()
-    return report
+    return _checked(url, jobs, before, kills, seconds, seed)
 
 
 def _left(app: Duly) -> int:
@@ -242,26 +242,36 @@ def _left(app: Duly) -> int:
     return waiting + sum(counts.parked.values()) + len(app.list(state="running", limit=1))
 
 
-def _checked(app: Duly, url: str, jobs: int, kills: int, seconds: float, seed: int) -> Report:
+def _on_record(url: str) -> tuple[int, int, int]:
+    """How many jobs have succeeded, how many runs there were, and how many of those were cut short."""
     prefix = "duly." if url.startswith("postgres") else "duly_"
+    return (
+        _ask(url, f"SELECT count(*) FROM {prefix}ended WHERE state = 'succeeded'"),
+        _ask(url, f"SELECT count(*) FROM {prefix}runs"),
+        _ask(url, f"SELECT count(*) FROM {prefix}runs WHERE outcome = 'crashed'"),
+    )
+
+
+def _checked(url: str, jobs: int, before: tuple[int, int, int], kills: int, seconds: float, seed: int) -> Report:
+    succeeded, started, crashed = (now - then for now, then in zip(_on_record(url), before, strict=True))
+    twice = "SELECT job_id FROM increments GROUP BY job_id HAVING count(*) > 1"
+    return Report(
+        jobs=jobs,
+        counted=_ask(url, "SELECT sum(n) FROM counters"),
+        lost=jobs - _ask(url, "SELECT count(DISTINCT job_id) FROM increments"),
+        doubled=_ask(url, f"SELECT count(*) FROM ({twice}) AS doubled"),
+        unfinished=jobs - succeeded,
+        started=started,
+        crashed=crashed,
+        kills=kills,
+        seconds=seconds,
+        seed=seed,
+    )
+
+
+def _ask(url: str, sql: str) -> int:
     with closing(connect(url)) as connection:
-
-        def ask(sql: str) -> int:
-            return int(connection.execute(sql).fetchone()[0] or 0)
-
-        per_job = "SELECT count(*) AS n FROM increments GROUP BY job_id"
-        return Report(
-            jobs=jobs,
-            counted=ask("SELECT sum(n) FROM counters"),
-            lost=jobs - ask("SELECT count(DISTINCT job_id) FROM increments"),
-            doubled=ask(f"SELECT count(*) FROM ({per_job} HAVING count(*) > 1) AS twice"),
-            unfinished=jobs - ask(f"SELECT count(*) FROM {prefix}ended WHERE state = 'succeeded'"),
-            started=ask(f"SELECT count(*) FROM {prefix}runs"),
-            crashed=ask(f"SELECT count(*) FROM {prefix}runs WHERE outcome = 'crashed'"),
-            kills=kills,
-            seconds=seconds,
-            seed=seed,
-        )
+        return int(connection.execute(sql).fetchone()[0] or 0)
 
 
 def _start(url: str) -> subprocess.Popen[bytes]:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import signal
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -18,7 +21,7 @@ import pytest
 
 from duly import Backoff, Breaker, Duly, NotCommitted, State, current_job
 from duly.testing import drain
-from tests.helpers import eventually, never
+from tests.helpers import ROOT, eventually, never
 
 SOON = Backoff.fixed(0.01, max_attempts=3)
 
@@ -375,4 +378,28 @@ def test_a_task_in_a_child_process_completes_its_job(
         job.wait(20)
         eventually(lambda: worker.busy == 0)
     assert [run.outcome for run in job.refresh().runs] == ["succeeded"]
+    assert counter.effects == ["done"]
+
+
+@pytest.mark.parametrize("point", ["in the block", "before the commit", "after the commit"])
+def test_a_worker_killed_around_the_commit_leaves_one_effect(
+    jobs: Duly, counter: Counter, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    monkeypatch.setenv("COMPLETING_URL", counter.url)
+    from tests.worker import completing_app
+
+    task = jobs.task(name="tests.worker.completing_app.pay_at")(completing_app.pay_at.definition.fn)
+    job = task.enqueue()
+    dying = subprocess.Popen(
+        [sys.executable, "-m", "tests.worker.completing_app"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "DIE_AT": point},
+        stdin=subprocess.PIPE,
+    )
+    with dying:
+        assert dying.wait(60) == -signal.SIGKILL
+    with jobs.worker():
+        eventually(lambda: job.refresh().state is State.SUCCEEDED, within=30)
+    outcomes = ["succeeded"] if point == "after the commit" else ["crashed", "succeeded"]
+    assert [run.outcome for run in job.runs] == outcomes
     assert counter.effects == ["done"]
