@@ -7,6 +7,9 @@ Worker processes are killed at random moments and replaced at once, all the time
 misbehave too: some raise in the block, some after the commit, some roll back and return. In the end the counters must
 add up to the number of jobs. A table of increments says which job was lost or doubled, if any was.
 
+With `--apart` the increment is committed by itself and the job completed by the worker, as usual: that must come out
+wrong, or this would prove nothing.
+
 A database of an earlier run will do: its counters are made anew, and what it has on record is left out.
 """
 
@@ -24,7 +27,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import asynccontextmanager, closing, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -143,15 +146,15 @@ def misbehave(where: str) -> None:
         raise ConnectionError(f"chaos {where}")
 
 
-def application(url: str) -> Duly:
-    """The application whose workers are killed."""
+def application(url: str, *, apart: bool = False) -> Duly:
+    """The application whose workers are killed. `apart`: effect and completion are two transactions."""
     jobs = Duly(url, lease=LEASE, grace=0.2, crash_limit=1_000, maintenance_interval=5, alerts={"enabled": False})
     connections = Connections(url)
 
     @jobs.task(retry=PATIENT)
     def add(account: int) -> None:
         with connections.transaction() as connection:
-            with current_job().completing(connection):
+            with nullcontext() if apart else current_job().completing(connection):
                 for sql in increment(account):
                     connection.execute(sql)
                 misbehave("in the block")
@@ -163,11 +166,11 @@ def application(url: str) -> Duly:
     @jobs.task(retry=PATIENT)
     async def aadd(account: int) -> None:
         async with connections.atransaction() as connection:
-            async with current_job().completing(connection):
+            async with nullcontext() if apart else current_job().completing(connection):
                 for sql in increment(account):
                     await connection.execute(sql)
                 misbehave("in the block")
-            if random.random() < 0.01:
+            if random.random() < 0.01 and not apart:
                 await connection.rollback()  # and return, as if nothing had happened
         await asyncio.sleep(0)
         misbehave("after the commit")
@@ -178,10 +181,10 @@ def application(url: str) -> Duly:
 # -- the storm ----------------------------------------------------------------------------------------------------
 
 
-def work(url: str) -> None:
+def work(url: str, *, apart: bool) -> None:
     """One process: a worker until it is killed."""
     logging.basicConfig(level=logging.CRITICAL)
-    jobs = application(url)
+    jobs = application(url, apart=apart)
     slots = 4 if url.startswith("postgres") else 2  # SQLite has one writer at a time, however many wait
     with jobs.worker(thread_slots=slots, async_slots=slots):
         sys.stdin.read()
@@ -209,14 +212,21 @@ def prepare(url: str, n: int) -> Duly:
 
 
 def storm(
-    url: str, *, jobs: int, processes: int = 3, pause: float = 0.6, seed: int | None = None, limit: float = 3_600.0
+    url: str,
+    *,
+    jobs: int,
+    processes: int = 3,
+    pause: float = 0.6,
+    seed: int | None = None,
+    limit: float = 3_600.0,
+    apart: bool = False,
 ) -> Report:
     """Run all jobs while workers are killed, `pause` seconds apart on average. Raises if it takes too long."""
     seed = random.randrange(1 << 32) if seed is None else seed
     chance = random.Random(seed)
     app = prepare(url, jobs)
     before = _on_record(url)
-    workers = [_start(url) for _ in range(processes)]
+    workers = [_start(url, apart=apart) for _ in range(processes)]
     kills, began = 0, time.monotonic()
     try:
         while _left(app):
@@ -225,7 +235,7 @@ def storm(
             time.sleep(chance.uniform(0, 2 * pause))
             n = chance.randrange(processes)
             _end(workers[n])
-            workers[n] = _start(url)
+            workers[n] = _start(url, apart=apart)
             kills += 1
     finally:
         for each in workers:
@@ -274,9 +284,9 @@ def _ask(url: str, sql: str) -> int:
         return int(connection.execute(sql).fetchone()[0] or 0)
 
 
-def _start(url: str) -> subprocess.Popen[bytes]:
+def _start(url: str, *, apart: bool = False) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", "chaos.increments", url, "--work"],
+        [sys.executable, "-m", "chaos.increments", url, "--work", *(["--apart"] if apart else [])],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"},
         stdin=subprocess.PIPE,
@@ -298,13 +308,21 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=3, help="how many workers live at a time")
     parser.add_argument("--pause", type=float, default=0.6, help="seconds between kills, on average")
     parser.add_argument("--seed", type=int, help="which moments, and whom, to kill")
+    parser.add_argument("--apart", action="store_true", help="do not complete in the handler: must come out wrong")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.work:
-        work(options.url)
+        work(options.url, apart=options.apart)
         return
-    report = storm(options.url, jobs=options.jobs, processes=options.processes, pause=options.pause, seed=options.seed)
+    report = storm(
+        options.url,
+        jobs=options.jobs,
+        processes=options.processes,
+        pause=options.pause,
+        seed=options.seed,
+        apart=options.apart,
+    )
     print(json.dumps(asdict(report)) if options.json else report)
     sys.exit(not report.exact)
 
