@@ -29,29 +29,32 @@ __all__ = ["Around", "abegin_on", "aend_on", "arun_on", "begin_on", "end_on", "i
 R = TypeVar("R")
 
 
-def run_on(connection: object, op: Callable[[], Op[R]], *, database: Database) -> R:
-    """Run an operation on the caller's connection, in a savepoint of the caller's transaction."""
+def run_on(connection: object, op: Callable[[], Op[R]], *, database: Database, bare: bool = False) -> R:
+    """Run an operation on the caller's connection, in a savepoint of the caller's transaction.
+
+    `bare`: it writes by one statement at most, and whoever meets an error rolls back: no savepoint on PostgreSQL.
+    """
     if is_async(connection):
         raise InvalidOption(
             f"connection= is an asynchronous {name_of(connection)}: await the call's asynchronous form "
             "(aenqueue instead of enqueue), or pass a synchronous connection"
         )
     try:
-        return foreign_sync.run(connection, op, database)
+        return foreign_sync.run(connection, op, database, bare=bare)
     except TablesNotMade:
         database.migrate()
-        return foreign_sync.run(connection, op, database)
+        return foreign_sync.run(connection, op, database, bare=bare)
 
 
-async def arun_on(connection: object, op: Callable[[], Op[R]], *, database: Database) -> R:
+async def arun_on(connection: object, op: Callable[[], Op[R]], *, database: Database, bare: bool = False) -> R:
     """Do the same on an asynchronous connection. A synchronous one is used as it is, and blocks as long as it takes."""
     if not is_async(connection):
-        return run_on(connection, op, database=database)
+        return run_on(connection, op, database=database, bare=bare)
     try:
-        return await foreign_async.run(connection, op, database)
+        return await foreign_async.run(connection, op, database, bare=bare)
     except TablesNotMade:
         await asyncio.to_thread(database.migrate)
-        return await foreign_async.run(connection, op, database)
+        return await foreign_async.run(connection, op, database, bare=bare)
 
 
 def begin_on(connection: object, *, database: Database) -> Around:

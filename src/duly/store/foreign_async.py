@@ -28,9 +28,9 @@ class AsyncLibrary(Library, Protocol):
         ...
 
 
-async def run(connection: object, op: Callable[[], Op[R]], database: Database) -> R:
+async def run(connection: object, op: Callable[[], Op[R]], database: Database, *, bare: bool = False) -> R:
     """Run an operation on the caller's connection."""
-    return await take(connection, lambda library: steps_of(library, op, database))
+    return await take(connection, lambda library: steps_of(library, op, database, bare=bare))
 
 
 async def take(connection: object, steps: Callable[[Library], Steps[R]]) -> R:

@@ -67,12 +67,18 @@ class TablesNotMade(SchemaMissing):
     """The SQLite file has no tables yet, and the caller has nothing open that would keep us from making them."""
 
 
-def steps_of(library: Library, op: Callable[[], Op[R]], database: Database) -> Steps[R]:
-    """Run an operation on the caller's connection, all or nothing."""
+def steps_of(library: Library, op: Callable[[], Op[R]], database: Database, *, bare: bool = False) -> Steps[R]:
+    """Run an operation on the caller's connection, all or nothing.
+
+    `bare`: it writes by one statement at most, so on PostgreSQL, where an error ends the transaction, it needs no
+    savepoint for that.
+    """
     yield from _check_place(library, database)
     around = library.around()
     words = _Words(library.style, database)
     try:
+        if bare and around is Around.TRANSACTION and words.dialect is Dialect.POSTGRES:
+            return (yield from _statements(words, op))
         return (yield from _all_or_nothing(around, words, op))
     except Exception as error:
         if _is_about_schema(error):

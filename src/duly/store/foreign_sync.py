@@ -30,9 +30,9 @@ class SyncLibrary(Library, Protocol):
         ...
 
 
-def run(connection: object, op: Callable[[], Op[R]], database: Database) -> R:
+def run(connection: object, op: Callable[[], Op[R]], database: Database, *, bare: bool = False) -> R:
     """Run an operation on the caller's connection."""
-    return take(connection, lambda library: steps_of(library, op, database))
+    return take(connection, lambda library: steps_of(library, op, database, bare=bare))
 
 
 def take(connection: object, steps: Callable[[Library], Steps[R]]) -> R:

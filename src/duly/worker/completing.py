@@ -76,7 +76,7 @@ class Completing:
             )
         self._around = foreign.begin_on(self._connection, database=self._database)
         try:
-            foreign.run_on(self._connection, self._check, database=self._database)
+            foreign.run_on(self._connection, self._check, database=self._database, bare=True)
         except BaseException as error:
             self._roll_back()
             self._explain(error)
@@ -91,7 +91,9 @@ class Completing:
             return
         completion = self._begin()
         try:
-            completion.following = foreign.run_on(self._connection, self._complete, database=self._database)
+            completion.following = foreign.run_on(
+                self._connection, self._complete, database=self._database, bare=self._is_plain
+            )
         except BaseException as refused:
             self._take_back()
             self._roll_back()
@@ -104,7 +106,7 @@ class Completing:
     async def __aenter__(self) -> Completing:
         self._around = await foreign.abegin_on(self._connection, database=self._database)
         try:
-            await foreign.arun_on(self._connection, self._check, database=self._database)
+            await foreign.arun_on(self._connection, self._check, database=self._database, bare=True)
         except BaseException as error:
             await self._aroll_back()
             self._explain(error)
@@ -119,7 +121,9 @@ class Completing:
             return
         completion = self._begin()
         try:
-            completion.following = await foreign.arun_on(self._connection, self._complete, database=self._database)
+            completion.following = await foreign.arun_on(
+                self._connection, self._complete, database=self._database, bare=self._is_plain
+            )
         except BaseException as refused:
             self._take_back()
             await self._aroll_back()
@@ -141,6 +145,11 @@ class Completing:
                 await foreign.aend_on(self._connection, "ROLLBACK")
 
     # -- what is done there ---------------------------------------------------------------------------------------
+
+    @property
+    def _is_plain(self) -> bool:
+        """Whether one statement ends the run: no key, no limit of a key, no next time."""
+        return self._run.job.hold in (HOLD["none"], HOLD["window"]) and self._run.job.limit_key is None
 
     def _check(self) -> Op[None]:
         return self._completions.check(self._run.job)
