@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from duly.domain.errors import Conflict, DulyError, InvalidOption, JobCancelled, StaleRun
 from duly.domain.ids import uuid7
-from duly.domain.records import Claimed, Lane, NewJob, Settled
+from duly.domain.records import HOLD, Claimed, Lane, NewJob, Settled
 from duly.domain.signature import Signature
 from duly.domain.states import State
 from duly.store.foreign import is_async
@@ -264,3 +265,17 @@ def test_an_asynchronous_connection_wants_async_with(caller: Caller, store: Stor
     if is_async(caller.connection):
         with pytest.raises(InvalidOption, match="async with"), Completing(run, caller.connection):
             pass
+
+
+def test_a_result_that_makes_no_sense_completes_nothing(caller: Caller, store: Store, url: str) -> None:
+    """Whatever transaction the block has opened by itself is not left open."""
+    run = a_run(store)
+    recurring = Run(run.job._replace(hold=HOLD["recurs"]), run.definition, 0.0)
+    recurring.start()
+    caller.begin()
+    with pytest.raises(InvalidOption, match="negative"):
+        complete(caller, recurring, MINE, result=timedelta(seconds=-1))
+    assert recurring.completion is None
+    caller.rollback()
+    assert notes(url) == []
+    assert store.completions.look([(run.id, run.fence)]).undone == {run.id}

@@ -89,8 +89,8 @@ class Completing:
         if error is not None:
             self._roll_back()
             return
-        completion = self._begin()
         try:
+            completion = self._begin()
             completion.following = foreign.run_on(
                 self._connection, self._complete, database=self._database, bare=self._is_plain
             )
@@ -119,8 +119,8 @@ class Completing:
         if error is not None:
             await self._aroll_back()
             return
-        completion = self._begin()
         try:
+            completion = self._begin()
             completion.following = await foreign.arun_on(
                 self._connection, self._complete, database=self._database, bare=self._is_plain
             )
