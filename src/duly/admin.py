@@ -246,14 +246,25 @@ class Admin(JobVerbs):
         """What is paused, since when, until when, by whom and why."""
         return self.store.gates.paused()
 
-    def prune(self) -> int:
-        """Forget what is older than the retention says, now. Returns how much went: jobs, runs of recurring ones."""
+    def copy(self, job_id: str) -> Job[Any]:
+        """Store a job again as a new one: its task, arguments, queue, priority and tags, but not its unique key."""
+        from duly.copying import copy_of
+
+        return copy_of(self._app, self.get(job_id).record)
+
+    def prune(self, *, most: int | None = None) -> int:
+        """Forget what is older than the retention says, now. Returns how much went: jobs, runs of recurring ones.
+
+        `most`: stop after about so many, for callers who cannot wait; there is more if at least as many went.
+        """
         gone = 0
-        while True:
-            n = prune_some(self.store, self.retention, whole=True, actor=current_actor())
+        while most is None or gone < most:
+            steps, whole = (10, True) if most is None else (1, False)
+            n = prune_some(self.store, self.retention, steps=steps, whole=whole, actor=current_actor())
             gone += n
             if n == 0:
-                return gone
+                break
+        return gone
 
     @property
     def _app(self) -> Duly:

@@ -21,6 +21,8 @@ from tests.web.payloads import PAYLOADS, Poisoned
 from tests.web.seed import Seeded
 
 PAGES = ("/", "/jobs", "/schedules", "/queues", "/workers", "/tenants", "/alerts", "/audit")
+PAGES += ("/runs", "/why", "/usage", "/system", "/system/doctor")
+FORMS = ("/jobs/new", "/schedules/new")
 
 
 class Reader(HTMLParser):
@@ -167,7 +169,7 @@ def test_empty_pages_say_what_to_do_first(lite: Duly) -> None:
     assert "@jobs.recurring" in read(browser, "/schedules").text
     assert "duly worker app.py" in read(browser, "/workers").text
     assert 'using(tenant="acme")' in read(browser, "/tenants").text
-    for page in PAGES:
+    for page in (*PAGES, *FORMS):
         read(browser, page)
 
 
@@ -179,7 +181,7 @@ def test_pages_work_under_any_prefix(lite: Duly) -> None:
     browser = people(lite)
     browser.app = Starlette(routes=[Mount("/ops/jobs", browser.app)])
     browser.prefix = "/ops/jobs"
-    for page in (*PAGES, f"/jobs/{job.id}"):
+    for page in (*PAGES, *FORMS, f"/jobs/{job.id}"):
         shown = read(browser, page)
         for tag, attributes in shown.elements:
             for name in ("href", "src", "action"):
@@ -271,6 +273,8 @@ def test_who_may_only_read_sees_no_button_and_can_do_nothing(lite: Duly) -> None
     for browser in (people(lite, ("read",)), people(lite, read_only=True)):
         for page in (*PAGES, f"/jobs/{job.id}"):
             assert not read(browser, page).all("form", method="post"), page
+        for page in FORMS:
+            read(browser, page, 403)
         shown = browser.send("GET", "/")
         cookie = shown.headers["set-cookie"].split(";")[0]
         # The token of this session is right, and it does not help.

@@ -99,7 +99,9 @@ function parsed(html) { return new DOMParser().parseFromString(html, "text/html"
 
 function isBusy(element) {
   // What somebody is using is not taken from under their hands.
-  return element.contains(document.activeElement) || element.querySelector("details.drop[open]") !== null;
+  const typed = (field) => field.type !== "checkbox" && field.type !== "hidden" && field.value !== field.defaultValue;
+  return element.contains(document.activeElement) || element.querySelector("details.drop[open]") !== null
+    || all("input, textarea", element).some(typed);
 }
 
 function apply(message) {
@@ -205,6 +207,44 @@ if (tickAll) {
   addEventListener("pageshow", count);
   count();
 }
+
+// -- what a rule means, while it is written -------------------------------------------------------------------------
+
+let asked = 0, soon = null;
+
+async function preview(form) {
+  const rules = $("[data-rules]", form).value.split("\n").map((line) => line.trim()).filter(Boolean);
+  const box = $(".preview", form), title = $(".title", box), times = $(".times", box), mine = ++asked;
+  if (!rules.length) { box.hidden = true; return; }
+  const query = new URLSearchParams(rules.map((rule) => ["rule", rule]));
+  query.set("timezone", $("[data-zone]", form).value.trim());
+  let found;
+  try {
+    const answer = await fetch(`${prefix}/schedules/preview?${query}`, { headers: { accept: "application/json" } });
+    if (!answer.ok) return;
+    found = await answer.json();
+  } catch { return; }
+  if (mine !== asked) return; // something else was written since
+  box.hidden = false;
+  box.classList.toggle("wrong", found.wrong);
+  setText(title, found.text);
+  times.replaceChildren(...found.times.map((at) => {
+    const item = document.createElement("li"), exactly = document.createElement("time"), about = document.createElement("time");
+    exactly.dateTime = about.dateTime = at;
+    exactly.className = "abs";
+    about.className = "rel muted";
+    item.append(exactly, " ", about);
+    return item;
+  }));
+  tellTimes(times);
+}
+
+document.addEventListener("input", (event) => {
+  const form = event.target.closest("form[data-preview]");
+  if (!form || !event.target.matches("[data-rules], [data-zone]")) return;
+  clearTimeout(soon);
+  soon = setTimeout(() => preview(form), 300);
+});
 
 // -- keys -----------------------------------------------------------------------------------------------------------
 
