@@ -83,7 +83,9 @@ def test_a_key_whose_rate_is_used_up_says_when_the_next_may_start(jobs: Duly, ra
     with jobs.worker():
         fetch.enqueue_many([{"host": "example.com"}] * 2)
         job = fetch.enqueue("example.com")
-        eventually(lambda: jobs.counts().succeeded == 1)  # a run that came late is given back, and with it its start
+        eventually(
+            lambda: jobs.counts().ended == {"succeeded": 1}
+        )  # a run that came late is given back, and with it its start
         eventually(lambda: job.why().reason is Reason.RATE_USED_UP)
         why = job.why()
         assert (why.reason, why.answer.scope, why.answer.name) == (Reason.RATE_USED_UP, "key", "fetch/example.com")

@@ -29,6 +29,8 @@ _RATE = re.compile(r"\s*([0-9][0-9_]*)\s*/\s*(\S+)\s*")
 
 Gate = tuple[str, str]
 """A gate by its scope and name."""
+Bound = tuple[Gate, ...]
+"""The limits that bind a lane, in the order in which all hold them; none for most lanes."""
 
 
 class Rate(NamedTuple):

@@ -68,21 +68,20 @@ def claim(
     }
     if dialect is Dialect.SQLITE:
         return (yield from _claim_sqlite(from_lanes, n, params, sorted(gates), shares))
-    if len(from_lanes) == 1 and not gates:
+    params["held"] = [f"{scope} {name}" for scope, name in gates]
+    if gates:
+        params["gate_scopes"], params["gate_names"] = (list(column) for column in zip(*sorted(gates), strict=True))
+    if len(from_lanes) == 1:
         if shares is not None:
             params["n"] = min(n, shares.get(from_lanes[0].tenant, 0))
-        rows = yield Call("claim_lane", params | from_lanes[0]._asdict())
+        rows = yield Call("claim_gated_lane" if gates else "claim_lane", params | from_lanes[0]._asdict())
         return [Claimed._make(row) for row in rows]
     params["tenants"] = [lane.tenant for lane in from_lanes]
     params["tasks"] = [lane.task for lane in from_lanes]
     params["from_ranks"] = [lane.from_rank for lane in from_lanes]
     params["from_ids"] = [lane.from_id for lane in from_lanes]
-    params["held"] = [f"{scope} {name}" for scope, name in gates]
     params["shares"] = [n if shares is None else shares.get(lane.tenant, 0) for lane in from_lanes]
-    statement = "claim" if shares is None else "claim_shares"
-    if gates:
-        statement = "claim_gated"
-        params["gate_scopes"], params["gate_names"] = (list(column) for column in zip(*sorted(gates), strict=True))
+    statement = "claim_gated" if gates else "claim" if shares is None else "claim_shares"
     rows = yield Call(statement, params)
     return [Claimed._make(row) for row in rows]
 

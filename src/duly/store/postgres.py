@@ -343,8 +343,8 @@ class PostgresDatabase:
 
     def _send(self, hint: Hint) -> None:
         call = Call(
-            "any_idle" if hint.kind == "jobs" else "notify",
-            {"channel": channel_of(self.schema), "payload": payload_of(hint)},
+            "any_idle" if hint.kind in ("jobs", "room") else "notify",
+            {"channel": channel_of(self.schema), "payload": payload_of(hint), "sender": hint.sender or None},
         )
         try:
             self.write(lambda: _one(call), atomic=False, again=False)

@@ -33,19 +33,17 @@ def channel_of(schema: str) -> str:
 
 def payload_of(hint: Hint) -> str:
     """Write a hint as a payload; names too long for one are left out, which only makes it less precise."""
-    text = SEPARATOR.join(
-        (hint.kind, hint.queue, hint.tenant, hint.task, "" if hint.rank is None else str(hint.rank), hint.job_id)
-    )
+    text = SEPARATOR.join("" if part is None else str(part) for part in hint)
     return text if len(text.encode()) <= MAX_PAYLOAD else "look"
 
 
 def hint_of(payload: str) -> Hint:
     """Read a payload; anything unknown is a plain hint to look."""
     parts = payload.split(SEPARATOR)
-    if len(parts) != 6:
+    if len(parts) not in (6, 7):
         return Hint("look")
-    kind, queue, tenant, task, rank, job_id = parts
-    return Hint(kind, queue, tenant, task, int(rank) if rank.lstrip("-").isdigit() else None, job_id)
+    kind, queue, tenant, task, rank, job_id, *sender = parts
+    return Hint(kind, queue, tenant, task, int(rank) if rank.lstrip("-").isdigit() else None, job_id, *sender)
 
 
 class PostgresWaker:

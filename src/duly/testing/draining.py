@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from contextlib import ExitStack
 from typing import Any
 
@@ -41,7 +40,7 @@ from duly.worker.finisher import Finisher
 from duly.worker.keeper import Keeper
 from duly.worker.registry import Kind
 from duly.worker.service import Service
-from duly.worker.slots import QueueShare, Slots
+from duly.worker.slots import JobsEnded, QueueShare, Slots
 
 log = logging.getLogger("duly.testing")
 
@@ -296,9 +295,8 @@ class Drain:
         self._settled = settled
         self._finisher.conclude((run, ended_ns, settled))
 
-    def _ended(self, counts: Counter[tuple[Kind, str]]) -> None:
-        for (kind, queue), n in counts.items():
-            self._slots.ended(kind, queue, n)
+    def _ended(self, counts: JobsEnded) -> None:
+        self._slots.ended(counts)
 
     def _note(self, run: Run, *, accepted: bool) -> None:
         """Keep what became of a run; raise what must be raised."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 
-from duly.domain.limits import Gate, Limit
+from duly.domain.limits import Bound, Gate, Limit
 from duly.domain.records import Lane
 from duly.store.gates import Gates
 from duly.worker.slots import Pool
@@ -18,9 +18,6 @@ TIGHT = 1.0
 """How long after a claim that got less than asked a limit is taken to be full: only free slots are claimed for."""
 FULL = 1.0
 """How long a full limit is left alone if nobody says that something under it has ended."""
-
-Bound = tuple[Gate, ...]
-"""The limits that bind a lane, in the order in which all hold them; none for most lanes."""
 
 
 class Bounds:
@@ -102,18 +99,21 @@ class Bounds:
             bound = self._bound[key] = tuple(gate for gate in gates if gate in self._limits)
         return bound
 
-    def most(self, bound: Bound, pool: Pool, room: int) -> int:
+    def most(self, bound: Bound, pool: Pool, held: int, room: int) -> int:
         """How many to ask for: no more than the limits ever allow; with a rate or a full limit, no supply ahead.
 
-        A supply is counted under the limit too, so that it takes no more than half of it. At least one: where others
-        keep all slots busy, it must get in line with them.
+        `held`: how many jobs claimed under these limits this worker has. A supply is counted under the limit too, so
+        that it takes no more than half of it; not in small pieces. Where others keep all slots busy, and it has none,
+        one: it must get in line with them.
         """
         says = [self._limits[gate].says for gate in bound if gate in self._limits]
         slots = min((each.slots for each in says if each.slots is not None), default=None)
+        free = max(pool.free, 0 if held else 1)
         if self.rated(bound) or self.tight(bound):
-            room = min(room, max(1, pool.free))
+            room = min(room, free)
         elif slots is not None:
-            room = min(room, max(1, pool.free, slots // 2 - pool.out))
+            ahead = slots // 2 - held
+            room = min(room, max(free, ahead if ahead >= slots // 4 else 0))
         return room if slots is None else min(room, slots)
 
     def tight(self, bound: Bound) -> bool:

@@ -10,12 +10,13 @@ import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Mapping
 
+from duly.domain.limits import Bound
 from duly.domain.records import HOLD, Claimed, Lane
 from duly.store.database import Hint
 from duly.store.ops_claim import MAX_LANES
 from duly.store.ops_limits import bits
 from duly.store.store import Store
-from duly.worker.bounds import Bound, Bounds
+from duly.worker.bounds import Bounds
 from duly.worker.context import Run, lease_time
 from duly.worker.lanes import MOST_SHARED, Lanes
 from duly.worker.registry import Kind, Registry
@@ -112,15 +113,13 @@ class Claimer:
         if came_in:
             self._learn_of(came_in)
         hints, self._hints = self._hints, []
-        if hints or self._freed:
+        if self._freed or any(hint.kind in ("room", "look") and hint.sender != self._worker_id for hint in hints):
             self._freed = False
             self.bounds.freed()
         for hint in hints:
             lanes = self._lanes.get(hint.queue)
             if hint.kind == "jobs" and lanes is not None and hint.task:
                 lanes.hint(hint.tenant, hint.task, hint.rank)
-            elif hint.kind == "jobs" and lanes is not None and self._busy_since is not None:
-                continue  # a limit has room again: its lanes are known, and looked for now and then anyway
             elif hint.kind == "gates":
                 self.bounds.forget()
                 self._look, self._next_due = True, 0.0
@@ -257,7 +256,8 @@ class Claimer:
                 break
             n = room - got
             if bound:
-                n = 0 if self.bounds.shut(bound) else self.bounds.most(bound, self._slots.pools[kind], n)
+                held = self._slots.under(bound)
+                n = 0 if self.bounds.shut(bound) else self.bounds.most(bound, self._slots.pools[kind], held, n)
             n = min(n, BATCH)
             if n <= 0:
                 continue
@@ -339,7 +339,7 @@ class Claimer:
     ) -> None:
         if not jobs:
             return
-        self._slots.taken(kind, queue, len(jobs))
+        self._slots.taken(kind, queue, bound, len(jobs))
         find = self._registry.find
         runs = [Run(job, task, leased_at) for job in jobs if (task := find(job.tenant, job.task)) is not None]
         if bound:
@@ -349,7 +349,7 @@ class Claimer:
                 if rated:
                     run.came_at = lease_time()
         if len(runs) < len(jobs):  # unregistered in this very moment: nobody here can run them
-            self._slots.ended(kind, queue, len(jobs) - len(runs))
+            self._slots.ended(Counter({(kind, queue, bound): len(jobs) - len(runs)}))
             held = {run.job.id for run in runs}
             self._store.give_back([(job.id, job.token) for job in jobs if job.id not in held])
         recurring = [run for run in runs if run.job.hold == RECURS]

@@ -23,7 +23,7 @@ from duly.store.ops_keys import Freed, Lanes
 from duly.store.store import Store
 from duly.worker.context import Run
 from duly.worker.executor import Concluded
-from duly.worker.registry import Kind
+from duly.worker.slots import JobsEnded
 
 if TYPE_CHECKING:
     from duly.store.ops_recurring_runs import Ended
@@ -66,7 +66,7 @@ class Finisher:
         self,
         store: Store,
         held: dict[str, Run],
-        ended: Callable[[Counter[tuple[Kind, str]]], None],
+        ended: Callable[[JobsEnded], None],
         *,
         finished: Callable[[list[tuple[str, str]]], None],
         due_in: Callable[[float], None],
@@ -81,8 +81,8 @@ class Finisher:
         self._postponed: dict[str, _Postponed] = {}
         self._asleep = threading.Event()
         self.wake: Callable[[], None] = lambda: None
-        self.freed: Callable[[], None] = lambda: None
-        """Who is told that runs under a limit have ended."""
+        self.freed: Callable[[set[str]], None] = lambda queues: None
+        """Who is told that runs under a limit have ended, and in which queues."""
         self.let_in: Callable[[Lanes], None] = lambda lanes: None
         """Who is told where jobs came in because others with their keys have ended."""
         self.report: Callable[[list[Concluded]], None] | None = None
@@ -119,12 +119,12 @@ class Finisher:
 
     def _collect(self) -> None:
         queue, batch = self._queue, self._batch
-        counts: Counter[tuple[Kind, str]] = Counter()
+        counts: JobsEnded = Counter()
         while queue and len(batch) < BATCH:
             concluded = queue.popleft()
             batch.append(concluded)
             run = concluded[0]
-            counts[run.definition.kind, run.job.queue] += 1
+            counts[run.definition.kind, run.job.queue, run.bound] += 1
         if counts:
             self._ended(counts)
 
@@ -329,12 +329,9 @@ class Finisher:
             self.report([each for each in batch if each[2].id in accepted])
         self._refund([run for run, _, settled in batch if run.late and settled.id in accepted])
         if freed:
-            self.freed()
+            self.freed(freed)
         if others:
             self._store.poke(Hint("look"))
-        else:
-            for queue in freed:  # only workers that sleep need to know
-                self._store.poke(Hint("jobs", queue))
 
     def _refund(self, late: list[Run]) -> None:
         """Give rates back what was taken for runs that came too late to start. If it cannot be done, it is lost."""

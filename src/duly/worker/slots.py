@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 
+from duly.domain.limits import Bound
 from duly.worker.registry import Kind
 
 AHEAD_SECONDS = 0.05
 MOST_AHEAD = 2_000
 BATCH = 500
+JobsEnded = Counter[tuple[Kind, str, Bound]]
+"""How many jobs ended: of which kind, from which queue, under which limits."""
 
 
 @dataclass(slots=True)
@@ -69,6 +73,7 @@ class Slots:
         self.pools = pools
         self.shares = shares
         self.by_queue: dict[str, int] = {share.name: 0 for share in shares}
+        self._by_bound: Counter[Bound] = Counter()
         self._lock = threading.Lock()  # the claimer takes, the finisher gives back: once per batch each
 
     def left(self, kind: Kind, share: QueueShare) -> int:
@@ -79,17 +84,28 @@ class Slots:
             left = min(left, share.slots - self.by_queue[share.name])
         return max(0, left)
 
-    def taken(self, kind: Kind, queue: str, n: int) -> None:
-        """Jobs were claimed."""
+    def under(self, bound: Bound) -> int:
+        """Jobs this worker holds that were claimed under these limits."""
+        return self._by_bound[bound]
+
+    def taken(self, kind: Kind, queue: str, bound: Bound, n: int) -> None:
+        """Jobs were claimed, under these limits."""
         with self._lock:
             self.pools[kind].out += n
             self.by_queue[queue] += n
+            if bound:
+                self._by_bound[bound] += n
 
-    def ended(self, kind: Kind, queue: str, n: int) -> None:
+    def ended(self, counts: JobsEnded) -> None:
         """Jobs ended."""
         with self._lock:
-            self.pools[kind].ended(n)
-            self.by_queue[queue] -= n
+            for (kind, queue, bound), n in counts.items():
+                self.pools[kind].ended(n)
+                self.by_queue[queue] -= n
+                if bound:
+                    self._by_bound[bound] -= n
+                    if not self._by_bound[bound]:
+                        del self._by_bound[bound]
 
     @property
     def out(self) -> int:

@@ -64,6 +64,11 @@ class Upkeep:
         self.clock_offset = 0
         """How far the database's clock is ahead of this host's, in microseconds."""
 
+    @property
+    def alone(self) -> bool:
+        """Whether no other worker is known, and none has said that it came."""
+        return not self._peers and not self.refresh_peers
+
     def compare_clocks(self) -> None:
         """See what time the database says it is."""
         before, asked = self._store.database.clock.now_us(), time.time_ns() // 1_000

@@ -6,7 +6,6 @@ import json
 import logging
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
@@ -32,7 +31,7 @@ from duly.worker.keeper import Keeper
 from duly.worker.meter import Meter
 from duly.worker.registry import Kind, Registry, TaskDefinition
 from duly.worker.service import Service
-from duly.worker.slots import Pool, QueueShare, Slots
+from duly.worker.slots import JobsEnded, Pool, QueueShare, Slots
 from duly.worker.upkeep import Upkeep
 
 if TYPE_CHECKING:
@@ -483,14 +482,16 @@ class Worker:
     def _interrupt(self, run: Run) -> None:
         self._runners[run.definition.kind].interrupt(run)
 
-    def _ended(self, counts: Counter[tuple[Kind, str]]) -> None:
-        for (kind, queue), n in counts.items():
-            self._slots.ended(kind, queue, n)
+    def _ended(self, counts: JobsEnded) -> None:
+        self._slots.ended(counts)
         self._claim_service.wake()
 
-    def _freed(self) -> None:
+    def _freed(self, queues: set[str]) -> None:
         self._claimer.freed()
         self._claim_service.wake()
+        if not self._upkeep.alone:
+            for queue in queues:
+                self._store.poke(Hint("room", queue, sender=self.id))
 
     def _let_in(self, lanes: Lanes) -> None:
         self._claimer.let_in(lanes)

@@ -17,6 +17,7 @@ CREATE TABLE duly_gates_of_0005 (
     declared       text,
     limited_at     integer,
     stamped        integer NOT NULL DEFAULT 0,
+    counted_from   integer NOT NULL DEFAULT 0, -- only PostgreSQL needs it: here nothing stays that is dead
     spent_until    integer NOT NULL DEFAULT 0,
     used           integer NOT NULL DEFAULT 0,
     blocked_until  integer,

@@ -64,7 +64,7 @@ WITH lane AS (
 
 -- name: claim_gated [postgres] The same through gates that have limits: these are held, and no more is taken than there is room for.
 WITH room AS MATERIALIZED (
-    SELECT n, at_us FROM duly.gate_room(:gate_scopes::text[], :gate_names::text[], :n::integer, :now, :lease_now)
+    SELECT n, at_us FROM duly.gate_room(:gate_scopes::text[], :gate_names::text[], :n::integer, :now, :lease_now, :lease_us::bigint)
 ), lane AS (
     SELECT * FROM unnest(:tenants::text[], :tasks::text[], :from_ranks::bigint[], :from_ids::uuid[], :shares::integer[])
         AS l(tenant, task, from_rank, from_id, share)
@@ -78,6 +78,22 @@ WITH room AS MATERIALIZED (
     GROUP BY t.tenant, t.task, t.from_rank, t.from_id
 ), head AS MATERIALIZED (
 @lock_quotas
+@lease_heads
+@spend
+@leased_heads
+
+-- name: claim_gated_lane [postgres] The same for one lane, where most limits are.
+WITH room AS MATERIALIZED (
+    SELECT n, at_us FROM duly.gate_room(:gate_scopes::text[], :gate_names::text[], :n::integer, :now, :lease_now, :lease_us::bigint)
+), head AS MATERIALIZED (
+    SELECT ctid AS at FROM duly.waiting
+    WHERE queue = :queue::text AND suspect = :suspect::smallint AND tenant = :tenant::text AND task = :task::text
+      AND (rank, id) >= (:from_rank::bigint, :from_id::uuid) AND NOT EXISTS (
+        SELECT 1 FROM duly.gates g
+        WHERE (g.scope, g.name) IN (('queue', :queue::text), ('task', :task::text), ('tenant', :tenant::text), ('minute', :tenant::text), ('day', :tenant::text))
+          AND ((g.paused_at IS NOT NULL AND (g.paused_until IS NULL OR g.paused_until > :now)) OR g.blocked_until > :now
+               OR ((g.slots IS NOT NULL OR g.meters_keys OR (g.rate_n IS NOT NULL AND NOT g.refuses)) AND g.scope || ' ' || g.name <> ALL (:held::text[]))))
+    ORDER BY rank, id LIMIT (SELECT n FROM room) FOR UPDATE SKIP LOCKED
 @lease_heads
 @spend
 @leased_heads

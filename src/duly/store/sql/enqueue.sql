@@ -111,8 +111,8 @@ INSERT INTO duly.scheduled (id, run_at, queue, tenant, task, priority, hold)
 SELECT json_extract(value, '$[0]'), :run_at, :queue, :tenant, :task, :priority, :hold
 FROM json_each(:batch)
 
--- name: any_idle [postgres] Wake a sleeping worker, if there is one. Runs after the enqueue has committed.
-SELECT pg_notify(:channel::text, :payload::text) WHERE EXISTS (SELECT 1 FROM duly.workers WHERE idle)
+-- name: any_idle [postgres] Wake a sleeping worker, if there is one besides who says it. Runs after the enqueue has committed.
+SELECT pg_notify(:channel::text, :payload::text) WHERE EXISTS (SELECT 1 FROM duly.workers WHERE idle AND id IS DISTINCT FROM :sender::uuid)
 
 -- name: notify [postgres] Tell listening workers something, when this transaction commits.
 SELECT pg_notify(:channel::text, :payload::text)

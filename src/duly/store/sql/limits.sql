@@ -31,7 +31,7 @@ ON CONFLICT (scope, name) DO UPDATE SET
     slots = excluded.slots, rate_n = excluded.rate_n, rate_us = excluded.rate_us, burst = excluded.burst,
     most_waiting = excluded.most_waiting, refuses = excluded.refuses, breaker = excluded.breaker, meters_keys = excluded.meters_keys,
     by_hand = excluded.by_hand, declared = excluded.declared,
-    stamped = CASE WHEN duly.gates.slots IS NULL THEN false ELSE duly.gates.stamped END,
+    stamped = CASE WHEN duly.gates.slots IS NULL THEN false ELSE duly.gates.stamped END, counted_from = 0,
     limited_at = CASE WHEN duly.gates.slots IS NULL THEN :now ELSE duly.gates.limited_at END,
     spent_until = CASE WHEN duly.gates.rate_n = excluded.rate_n AND duly.gates.rate_us = excluded.rate_us THEN duly.gates.spent_until
                        WHEN duly.gates.burst IS NULL OR excluded.burst IS NULL OR duly.gates.spent_until <= :now THEN 0
@@ -63,7 +63,7 @@ UPDATE duly.running SET limited = limited | :bit
 WHERE CASE :scope WHEN 'task' THEN task WHEN 'queue' THEN queue ELSE tenant END = :name AND limited & :bit = 0
 
 -- name: stamped All runs under a limit are marked: from now on they are found by their mark.
-UPDATE duly.gates SET stamped = true WHERE scope = :scope::text AND name = :name::text AND limited_at = :limited_at::bigint
+UPDATE duly.gates SET stamped = true, counted_from = 0 WHERE scope = :scope::text AND name = :name::text AND limited_at = :limited_at::bigint
 
 -- name: gate_now [sqlite] A gate that is held, and how many live leases it has.
 SELECT g.slots, g.rate_n, g.rate_us, g.burst, g.spent_until, g.used, :now,

@@ -164,7 +164,7 @@ SELECT r.id, r.token, r.hold, r.crashes FROM json_each(:batch) b CROSS JOIN duly
 ON r.id = json_extract(b.value, '$[0]') AND r.token = json_extract(b.value, '$[1]') ORDER BY r.id
 
 -- name: renew [postgres] Extend leases; says which (id, token) pairs still hold. A lapsed lease on a limited task does not: its slot may be taken.
-UPDATE duly.running r SET leased_until = :lease_now + :lease_us::bigint
+UPDATE duly.running r SET leased_until = CASE WHEN r.limited = 0 THEN :lease_now + :lease_us::bigint ELSE GREATEST(r.leased_until, :lease_now + :lease_us::bigint) END
 FROM unnest(:ids::uuid[], :tokens::bigint[]) AS b(id, token)
 WHERE r.id = b.id AND r.token = b.token AND (r.limited = 0 OR r.leased_until > :lease_now)
 RETURNING r.id, r.cancel_at
