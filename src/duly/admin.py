@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from duly.app import Duly
     from duly.config import Settings
     from duly.doctor.finding import Finding
+    from duly.store.ops_pages import InHand
     from duly.store.store import Store
     from duly.tenant import Tenant
     from duly.why.answer import Group, Why
@@ -100,6 +101,12 @@ class Admin(JobVerbs):
     def workers(self) -> builtins.list[WorkerRecord]:
         """Every worker on record."""
         return self.store.workers()
+
+    def in_hand(self, *, most: int = 1_000) -> InHand:
+        """What workers run now: how many jobs each, and so many of the jobs themselves at most."""
+        from duly.store import ops_pages
+
+        return self.store.database.read(lambda: ops_pages.in_hand(most))
 
     def live_workers(self, *, task: str | None = None, queue: str | None = None) -> builtins.list[WorkerRecord]:
         """Workers that live as far as can be told from here; only those that know a task, or take from a queue."""

@@ -20,8 +20,10 @@ from tests.web.browser import HOST, Browser, serve
 from tests.web.payloads import PAYLOADS, Poisoned
 from tests.web.seed import Seeded
 
-PAGES = ("/", "/jobs", "/schedules", "/queues", "/workers", "/tenants", "/alerts", "/audit")
-PAGES += ("/runs", "/why", "/usage", "/system", "/system/doctor")
+PAGES = (
+    "/", "/jobs", "/runs", "/schedules", "/queues", "/why", "/workers", "/tenants", "/usage", "/alerts", "/audit",
+    "/system", "/system/doctor",
+)  # fmt: skip
 FORMS = ("/jobs/new", "/schedules/new")
 
 
@@ -126,7 +128,9 @@ def test_every_page_shows_what_there_is(seeded: Seeded) -> None:
     schedule = read(browser, f"/schedules/{ids['daily']}")
     assert len(schedule.all("time")) >= 10
     assert "the mail server is being moved" in read(browser, "/queues").text
-    assert "alive" in read(browser, "/workers").text
+    workers = read(browser, "/workers").text
+    assert "alive" in workers
+    assert re.search(r"Memory [\d,]+ MB", workers)
     assert "acme" in read(browser, "/tenants").text
     assert "changed our mind" in read(browser, "/audit").text
 

@@ -247,6 +247,8 @@ class WorkerRecord:
     skew: Skew | None = None
     capacity: str | None = None
     """How its slots are divided, as JSON; None if it does not say."""
+    memory_bytes: int | None = None
+    """How much memory its process had when it was last seen; None if it does not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -297,6 +297,9 @@ SHAPES: Final[dict[str, Schema]] = {
         slots=COUNT,
         idle=BOOLEAN,
         version=TEXT,
+        memory_bytes=maybe(COUNT),
+        busy=COUNT,
+        running=array(answer(id=ID, task=TEXT, since=TIME)),
     ),
     "Workers": answer(items=array(ref("Worker"))),
     "Usage": answer(

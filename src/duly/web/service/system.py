@@ -21,8 +21,13 @@ def me(desk: Desk) -> dict[str, Any]:
 @verb(Scope.READ, everyone=True)
 def workers(desk: Desk) -> dict[str, Any]:
     """Every worker on record, and what it runs."""
-    alive = {each.id for each in desk.jobs.live_workers()}
-    return {"items": [shown.worker(each, alive=each.id in alive) for each in desk.jobs.workers()]}
+    alive, in_hand = {each.id for each in desk.jobs.live_workers()}, desk.jobs.in_hand()
+    items = []
+    for each in desk.jobs.workers():
+        runs = [{"id": job.id, "task": job.task, "since": shown.time(job.claimed_at)} for job in in_hand.of(each.id)]
+        busy = in_hand.held.get(each.id, 0)
+        items.append({**shown.worker(each, alive=each.id in alive), "busy": busy, "running": runs})
+    return {"items": items}
 
 
 @verb(Scope.READ)
