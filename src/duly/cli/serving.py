@@ -124,6 +124,8 @@ class Served:
         return self
 
     def __exit__(self, *_: object) -> None:
+        web: Any = self.asgi.state.web
+        web.hub.close()
         self._server.should_exit = True
         self._thread.join(5)
         self._listener.close()
