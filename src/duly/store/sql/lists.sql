@@ -153,17 +153,18 @@ AS hit FROM duly.jobs j WHERE j.id < :before_id::uuid AND j.id >= :from_id::uuid
 ORDER BY j.id DESC LIMIT :walk::integer) w WHERE w.hit IS NOT NULL ORDER BY w.id DESC LIMIT :look::integer)
 @searched
 
--- name: search_jobs_of_tenant The same of one tenant, by its own index.
-WITH f AS MATERIALIZED (SELECT w.id, w.hit FROM (SELECT j.id,
+-- name: search_jobs_of_tenant The same of one tenant, by its own index. (Written so that no other index is in that order.)
+WITH f AS MATERIALIZED (SELECT w.id, w.hit FROM (SELECT j.id, j.tenant,
 @hit
-AS hit FROM duly.jobs j WHERE j.tenant = :tenant::text AND j.tenant <> '' AND j.id < :before_id::uuid AND j.id >= :from_id::uuid
-ORDER BY j.id DESC LIMIT :walk::integer) w WHERE w.hit IS NOT NULL ORDER BY w.id DESC LIMIT :look::integer)
+AS hit FROM duly.jobs j WHERE j.tenant <> '' AND (j.tenant, j.id) < (:tenant::text, :before_id::uuid)
+  AND (j.tenant, j.id) >= (:tenant::text, :from_id::uuid)
+ORDER BY j.tenant DESC, j.id DESC LIMIT :walk::integer) w WHERE w.hit IS NOT NULL ORDER BY w.tenant DESC, w.id DESC LIMIT :look::integer)
 @searched
 
 -- name: look_jobs_of_tenant Where to stop looking among all jobs of a tenant.
-SELECT e.id FROM duly.jobs e WHERE e.tenant = :tenant::text AND e.tenant <> '' AND
-@stretch
-@last_looked_at
+SELECT e.id FROM duly.jobs e WHERE e.tenant <> '' AND (e.tenant, e.id) < (:tenant::text, :before_id::uuid)
+  AND (e.tenant, e.id) >= (:tenant::text, :from_id::uuid)
+ORDER BY e.tenant DESC, e.id DESC LIMIT 1 OFFSET :look::integer - 1
 
 -- name: search_scheduled Which of the newest jobs in `scheduled` that fit have a text.
 WITH f AS MATERIALIZED (SELECT w.id, w.hit FROM (SELECT e.id, (SELECT
