@@ -192,6 +192,16 @@ def test_lists_and_queues_follow_what_happens(site: tuple[Duly, str], tab_of: An
     page.check()
 
 
+def test_a_job_that_ends_before_its_page_listens_is_shown_as_ended(site: tuple[Duly, str], tab_of: Any) -> None:
+    jobs, address = site
+    job = jobs["add"].enqueue(1)
+    tab = tab_of(address)
+    tab.page.route("**/live?*", lambda route: (jobs.tick(1), route.continue_()))
+    tab.open(f"/jobs/{job.id}")
+    tab.page.locator("h1 .badge.succeeded").wait_for()
+    tab.check()
+
+
 def test_progress_moves_while_one_looks(shown: Shown, tab_of: Any) -> None:
     seeded, address = shown
     tab = tab_of(address).open(f"/jobs/{seeded.ids['running']}")

@@ -81,7 +81,7 @@ const pulse = $("#pulse");
 const isLive = ["overview", "jobs", "queues", "workers", "tenants", "schedules"].includes(page);
 const stamps = new Map();
 const shown = new Map();
-let source = null, timer = null, failures = 0;
+let source = null, timer = null, later = null, failures = 0;
 
 function address(path) {
   const query = new URLSearchParams({ page });
@@ -130,7 +130,8 @@ function applyJob(id, job) {
       bar.value = job.progress;
       setText($(".percent", whole), `${Math.floor(job.progress * 100)} %`);
     }
-    if (before !== undefined && before !== job.stamp) refresh();
+    // The first message may bring news, too: what happened while the page was on its way.
+    if (before === undefined ? whole.dataset.state !== job.state : before !== job.stamp) refresh();
     return;
   }
   for (const badge of all(`[data-badge="${id}"]`)) {
@@ -143,7 +144,8 @@ function applyJob(id, job) {
 async function refresh() {
   // The job went on: fetch the page again and put what is new in its place.
   const whole = $("[data-refresh]");
-  if (!whole || isBusy(whole)) return;
+  if (!whole) return;
+  if (isBusy(whole)) { clearTimeout(later); later = setTimeout(refresh, 2000); return; }
   const answer = await fetch(location.href, { headers: { accept: "text/html" } });
   if (!answer.ok) return;
   const fresh = $("[data-refresh]", parsed(await answer.text()));
@@ -207,6 +209,15 @@ if (tickAll) {
   addEventListener("pageshow", count);
   count();
 }
+
+// -- arguments to start from ------------------------------------------------------------------------------------------
+
+document.addEventListener("change", (event) => {
+  if (!event.target.matches("[data-examples]")) return;
+  const args = $("textarea[name=args]", event.target.form), known = [...event.target.options].map((each) => each.dataset.example);
+  const untouched = args.value.trim() === "{}" || known.includes(args.value.trim());
+  if (untouched) args.value = event.target.selectedOptions[0].dataset.example || "{}";
+});
 
 // -- what a rule means, while it is written -------------------------------------------------------------------------
 
