@@ -9,8 +9,7 @@ from starlette.responses import Response
 
 from duly.domain.errors import DulyError
 from duly.web.errors import WebError, invalid
-from duly.web.pages import words
-from duly.web.pages.filled import arguments, problem_of
+from duly.web.pages.filled import arguments, examples, problem_of
 from duly.web.pages.jobs import whole
 from duly.web.pages.shell import call, desk_of, field, go_to, say, show
 from duly.web.principal import Scope
@@ -24,16 +23,12 @@ async def new_page(request: Request) -> Response:
     """An empty form, or one for a task that the address names."""
     desk_of(request).need(Scope.ENQUEUE)
     task = request.query_params.get("task", "")
-    known = desk_of(request).jobs.registry.tasks
-    args = words.pretty(known[task].signature.example()) if task in known else "{}"
-    return _form(request, EMPTY | {"task": task, "args": args})
+    return _form(request, EMPTY | {"task": task, "args": dict(examples(request)).get(task, "{}")})
 
 
 def _form(request: Request, values: dict[str, str], problem: str = "") -> Response:
     known = desk_of(request).jobs.registry.tasks
-    tasks = [
-        (name, str(known[name].signature), words.pretty(known[name].signature.example())) for name in sorted(known)
-    ]
+    tasks = [(name, str(known[name].signature), example) for name, example in examples(request)]
     return show(request, "enqueue.html", current="jobs", values=values, problem=problem, tasks=tasks)
 
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from starlette.requests import Request
+
 from duly.domain.errors import ArgumentError, DulyError
 from duly.domain.json import decode_strict
 from duly.web.errors import WebError, invalid, told
+from duly.web.pages import words
+from duly.web.pages.shell import desk_of
 
 
 def problem_of(error: WebError | DulyError) -> str:
@@ -15,6 +19,12 @@ def problem_of(error: WebError | DulyError) -> str:
     if problem.status not in (400, 409, 413, 429):
         raise problem
     return f"{problem.message}. {problem.hint}" if problem.hint else problem.message
+
+
+def examples(request: Request) -> list[tuple[str, str]]:
+    """The tasks that this server knows, each with arguments to start from, as JSON."""
+    known = desk_of(request).jobs.registry.tasks
+    return [(name, words.pretty(known[name].signature.example())) for name in sorted(known)]
 
 
 def arguments(text: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 
 from duly.domain.errors import DulyError
 from duly.web.errors import WebError, invalid
-from duly.web.pages.filled import arguments, problem_of
+from duly.web.pages.filled import arguments, examples, problem_of
 from duly.web.pages.jobs import whole
 from duly.web.pages.shell import call, desk_of, field, go_to, say, show
 from duly.web.principal import Scope
@@ -35,7 +35,8 @@ ZONES: Final = (
 async def new_page(request: Request) -> Response:
     """An empty form, or one for a task that the address names."""
     desk_of(request).need(Scope.OPERATE)
-    return await _form(request, EMPTY | {"task": request.query_params.get("task", "")})
+    task = request.query_params.get("task", "")
+    return await _form(request, EMPTY | {"task": task, "args": dict(examples(request)).get(task, "{}")})
 
 
 async def edit_page(request: Request) -> Response:
@@ -69,7 +70,6 @@ async def _form(
     preview: dict[str, Any] | None = None,
     problem: str = "",
 ) -> Response:
-    tasks = sorted(desk_of(request).jobs.registry.tasks)
     return show(
         request,
         "schedule_form.html",
@@ -78,7 +78,7 @@ async def _form(
         schedule=schedule,
         preview=preview,
         problem=problem,
-        tasks=tasks,
+        tasks=examples(request),
         zones=ZONES,
     )
 
