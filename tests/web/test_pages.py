@@ -15,6 +15,7 @@ import pytest
 
 from duly import Backoff, Duly
 from duly.web import Principal
+from duly.web.pages import acts
 from tests.helpers import opened
 from tests.web.browser import HOST, Browser, serve
 from tests.web.payloads import PAYLOADS, Poisoned
@@ -273,7 +274,12 @@ def test_nobody_is_sent_to_another_site_after_an_action(lite: Duly) -> None:
 
 def test_who_may_only_read_sees_no_button_and_can_do_nothing(lite: Duly) -> None:
     job = lite["add"].using(delay="1h").enqueue(1)
-    lite["add"].recur("x", every="1h", args={"x": 1})
+    recurs = lite["add"].recur("x", every="1h", args={"x": 1})
+    filled = {
+        "id": job.id, "priority": "5", "status": "failed", "deed": "retry", "scope": "queue", "name": "x",
+        "weight": "2", "task": "add", "args": '{"x": 1}', "rules": "@daily", "rule": "depth", "concurrency": "1",
+        "aging": "strict",
+    }  # fmt: skip
     for browser in (people(lite, ("read",)), people(lite, read_only=True)):
         for page in (*PAGES, f"/jobs/{job.id}"):
             assert not read(browser, page).all("form", method="post"), page
@@ -283,14 +289,16 @@ def test_who_may_only_read_sees_no_button_and_can_do_nothing(lite: Duly) -> None
         cookie = shown.headers["set-cookie"].split(";")[0]
         # The token of this session is right, and it does not help.
         token = hmac.new(cookie.split("=")[1].encode(), b"duly csrf", hashlib.sha256).hexdigest()
-        answer = browser.send(
-            "POST",
-            f"/jobs/{job.id}/cancel",
-            data={"csrf_token": token, "back": "/jobs"},
-            headers={"origin": f"http://{HOST}", "cookie": cookie},
-        )
-        assert answer.status_code == 403, answer.text
+        for path in acts():
+            answer = browser.send(
+                "POST",
+                path.replace("{id}", recurs.id if path.startswith("/schedules") else job.id),
+                data={"csrf_token": token, "back": "/jobs", **filled},
+                headers={"origin": f"http://{HOST}", "cookie": cookie},
+            )
+            assert answer.status_code == 403, (path, answer.text)
     assert job.refresh().state == "scheduled"
+    assert (lite.audit(), lite.tokens(), len(lite.list()), len(lite.recurring_jobs())) == ([], [], 2, 1)
 
 
 def test_a_tenant_sees_nothing_of_others(lite: Duly) -> None:
@@ -300,13 +308,26 @@ def test_a_tenant_sees_nothing_of_others(lite: Duly) -> None:
     lite.cancel(other.id, "secretcorp reason")
     lite.pause(tenant="secretcorp")
     browser = people(lite, ("operate",), tenant="mine")
-    for page in ("/", "/jobs", "/schedules", "/queues", "/tenants", "/audit", f"/jobs/{mine.id}"):
+    pages = (
+        "/",
+        "/jobs",
+        "/jobs/new",
+        "/runs",
+        "/schedules",
+        "/schedules/new",
+        "/queues",
+        "/why",
+        "/tenants",
+        "/usage",
+    )
+    for page in (*pages, "/audit", f"/jobs/{mine.id}"):
         shown = browser.send("GET", page)
         assert shown.status_code == 200, page
         assert "secret" not in shown.text, page
         assert "4711" not in shown.text, page
     read(browser, f"/jobs/{other.id}", 404)
-    read(browser, "/workers", 403)
+    for page in ("/workers", "/alerts", "/system", "/system/doctor"):
+        read(browser, page, 403)
     told = browser.send("GET", f"/live.json?page=overview&watch={other.id},{mine.id}").json()
     assert told["jobs"][other.id] is None
     assert told["jobs"][mine.id]["state"] == "scheduled"
