@@ -43,6 +43,7 @@ class Sizes:
     imports: int = 10
     backlog_rows: int = 1_000_000
     backlog_jobs: int = 5_000
+    burst_jobs: int = 100_000
 
     def scaled(self, factor: float) -> "Sizes":
         return Sizes(**{size.name: max(2, round(getattr(self, size.name) * factor)) for size in fields(self)})
@@ -72,10 +73,16 @@ class Worker:
         self._errors = errors
         self.pid = process.pid
 
-    def wait_for_runs(self, count: int, patience: float = 30.0) -> None:
-        """Wait until the log has `count` runs, as long as it grows at least every `patience` seconds."""
+    def wait_for_runs(self, count: int, patience: float = 30.0, most: float | None = None) -> None:
+        """Wait until the log has `count` runs, as long as it grows at least every `patience` seconds.
+
+        `most`: seconds after which what there is must do.
+        """
         seen, give_up_at = -1, 0.0
+        until = float("inf") if most is None else time.monotonic() + most
         while (runs := self._log.stat().st_size // RECORD.size) < count:
+            if time.monotonic() > until:
+                return
             if runs > seen:
                 seen, give_up_at = runs, time.monotonic() + patience
             if self._process.poll() is not None:

@@ -121,6 +121,16 @@ def ended(*, task: str = "") -> dict[str, Any]:
     return {"ended": counts.ended, "left": left + sum(counts.parked.values())}
 
 
+def left(*, task: str) -> dict[str, Any]:
+    """How many jobs of a task wait or run."""
+    places = ("waiting", "running")
+    return {
+        "left": sum(
+            _ask(f"SELECT count(*) FROM duly.{place} WHERE task = '{task}'")[0][0] for place in places
+        )
+    }
+
+
 def spans(*, task: str, tenant: str = "") -> dict[str, Any]:
     """When the runs of a task began and ended, and how long its jobs waited."""
     return _figures(task, tenant, 0.0)
@@ -193,7 +203,7 @@ def _ask(sql: str) -> list[Any]:
         return connection.execute(sql).fetchall()  # type: ignore[arg-type]
 
 
-VERBS = (fill, enqueue_now_and_then, ended, spans, rate_since, shares, pause, weight, limit)
+VERBS = (fill, enqueue_now_and_then, ended, left, spans, rate_since, shares, pause, weight, limit)
 
 if __name__ == "__main__":
     verb, text = sys.argv[1:3]

@@ -6,6 +6,7 @@ from workloads.drain import DrainPostgres, DrainSqlite
 from workloads.enqueue import EnqueueMany, EnqueueOne
 from workloads.idle import Idle, ImportTime
 from workloads.latency import Latency
+from workloads.snapshot import HeldSnapshot
 
 WORKLOADS: tuple[type[Workload], ...] = (
     DrainPostgres,
@@ -16,4 +17,5 @@ WORKLOADS: tuple[type[Workload], ...] = (
     Idle,
     ImportTime,
     Backlog,
+    HeldSnapshot,
 )

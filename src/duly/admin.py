@@ -204,7 +204,10 @@ class Admin(JobVerbs):
         tenant: str | None = None,
         key: str | None = None,
     ) -> bool:
-        """Let a queue, a task, a tenant or a key go on. Returns whether it was paused."""
+        """Let a queue, a task, a tenant or a key go on. Returns whether it was held.
+
+        It ends a pause; where there is none, the rest that `RateLimited` asked for, or that a breaker gave a key.
+        """
         gate = gate_named(queue=queue, task=task, tenant=tenant, key=key)
         return self.store.gates.resume(*gate, actor=current_actor())
 

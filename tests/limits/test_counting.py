@@ -18,7 +18,7 @@ from duly.store.call import Call, Dialect
 from duly.store.postgres import PLANNER
 from duly.store.statements import Compiled
 from tests.clock import us
-from tests.store.factory import OTHER_WORKER, WORKER, Factory, succeeded
+from tests.store.factory import OTHER_WORKER, WORKER, Factory, released, succeeded
 
 pytestmark = pytest.mark.requirement("D6")
 
@@ -74,6 +74,50 @@ def test_a_rate_and_a_limit_hold_together(make: Factory, gate: Gate) -> None:
     assert len(claim(make, gate, 9, SHORT)) == 2, "five may start"
     make.store.gates.set_limit(*gate, Says(slots=3))
     assert len(claim(make, gate, 9, LONG)) == 1, "what was claimed under the rate counts without it"
+
+
+# -- runs that have ended and are not yet settled ---------------------------------------------------------------
+
+
+def replace(make: Factory, gate: Gate, ended: list[Claimed], n: int = 9) -> list[Claimed]:
+    """Claim as the worker of these runs would, once their handlers have ended."""
+    pairs = [(job.id, job.token) for job in ended]
+    return make.store.claim("default", [LANE], n, worker_id=WORKER, lease_us=us(LONG), gates=[gate], ended=pairs)
+
+
+def test_a_slot_is_taken_again_while_its_run_is_being_settled(make: Factory, gate: Gate) -> None:
+    first = claim(make, gate, 3, LONG)
+    assert len(replace(make, gate, first[:2])) == 2
+    assert replace(make, gate, first[:2]) == [], "said again, it is no more room"
+    assert claim(make, gate, 9, LONG, OTHER_WORKER) == [], "to others they count"
+    make.settle(*map(succeeded, first[:2]))
+    assert replace(make, gate, first[:2]) == []
+    assert claim(make, gate, 9, LONG, OTHER_WORKER) == []
+    make.settle(succeeded(first[2]))
+    assert len(claim(make, gate, 9, LONG, OTHER_WORKER)) == 1
+
+
+def test_a_job_that_runs_again_counts_whatever_is_said_of_its_run_before(make: Factory, gate: Gate) -> None:
+    first = claim(make, gate, 3, LONG)
+    make.settle(*map(released, first))
+    again = claim(make, gate, 3, LONG, OTHER_WORKER)
+    assert {job.id for job in again} == {job.id for job in first}
+    assert replace(make, gate, first) == []
+
+
+def test_what_ended_under_another_limit_makes_no_room(make: Factory, gate: Gate) -> None:
+    make.many(3, "other", tenant="else", queue="else")
+    others = make.store.claim("else", [Lane("else", "other")], 3, worker_id=WORKER, lease_us=us(LONG))
+    assert len(claim(make, gate, 3, LONG)) == 3
+    assert replace(make, gate, others) == []
+
+
+def test_runs_that_are_not_marked_yet_are_not_counted_either_once_they_have_ended(make: Factory, gate: Gate) -> None:
+    first = claim(make, gate, 3, LONG)
+    make.raw.rows("UPDATE duly.gates SET stamped = false")
+    make.raw.rows("UPDATE duly.running SET limited = 0")
+    assert replace(make, gate, []) == []
+    assert len(replace(make, gate, first[:1])) == 1
 
 
 # -- PostgreSQL: what has ended stays in the indexes until vacuum comes -----------------------------------------

@@ -476,6 +476,47 @@ def test_a_job_that_is_told_to_wait_holds_its_key_or_its_task(
     assert [run.outcome for run in first.runs] == ["snoozed", "succeeded"]
 
 
+@pytest.mark.parametrize("keyed", [True, False])
+def test_somebody_may_end_the_rest_that_a_job_asked_for(jobs: Duly, keyed: bool) -> None:
+    @jobs.task(concurrency_key=(lambda args: args.host) if keyed else None)
+    def fetch(host: str, limited: bool) -> None:
+        if limited:
+            raise RateLimited(retry_after="1h", reason="HTTP 429")
+
+    held: dict[str, Any] = {"key": "fetch/a"} if keyed else {"task": "fetch"}
+    with jobs.worker():
+        first = fetch.enqueue("a", limited=True)
+        eventually(lambda: first.refresh().state is State.SCHEDULED)
+        second = fetch.enqueue("a", limited=False)
+        jobs.pause(**held)
+        assert jobs.resume(**held)
+        never(lambda: second.refresh().state is State.SUCCEEDED, within=0.3)  # that ended the pause alone
+        assert jobs.resume(**held)
+        second.wait(10)
+    assert not jobs.resume(**held)
+    assert not any(each.blocked_until for each in jobs.limits())
+
+
+def test_somebody_may_have_an_open_breaker_try_one_job_now(jobs: Duly) -> None:
+    @jobs.task(
+        concurrency_key=lambda args: args.host,
+        breaker=Breaker(rate=0.5, least=2, cooldown="1h"),
+        retry=Backoff.none(),
+    )
+    def fetch(host: str, fails: bool) -> None:
+        if fails:
+            raise ValueError(host)
+
+    with jobs.worker():
+        fetch.enqueue_many([{"host": "a", "fails": True}] * 2)
+        eventually(lambda: [each for each in jobs.limits() if each.blocked_until])
+        after = fetch.enqueue("a", fails=False)
+        never(lambda: after.refresh().state is State.SUCCEEDED, within=0.3)
+        assert jobs.resume(key="fetch/a")
+        after.wait(10)
+        fetch.enqueue("a", fails=False).wait(10)
+
+
 def test_a_job_in_a_child_process_may_ask_for_rest(jobs: Duly, ledger: Ledger) -> None:
     from tests.limits import child
 

@@ -285,7 +285,7 @@ INSERTS = {
     "another role": "SET ROLE globex_app",
     "no policies": "ALTER TABLE duly.jobs NO FORCE ROW LEVEL SECURITY",
     "a copy past the policies": "COPY duly.jobs (id) FROM STDIN",
-    "the claim's function": "SELECT duly.gate_room('{{}}', '{{}}', 1, 0, 0, 0)",
+    "the claim's function": "SELECT duly.gate_room('{{}}', '{{}}', '{{}}', '{{}}', 1, 0, 0, 0)",
 }  # fmt: skip
 
 

@@ -169,6 +169,7 @@ def test_a_used_up_rate_says_when_the_next_may_start(jobs: Duly) -> None:
     with jobs.worker():
         send.enqueue_many([{}] * 2)
         job = send.enqueue()
+        eventually(lambda: jobs.counts().ended == {"succeeded": 1})  # one that came late is given back, with its start
         eventually(lambda: job.why().reason is Reason.RATE_USED_UP)
         why = job.why()
         assert (why.reason, why.answer.scope, why.answer.name) == (Reason.RATE_USED_UP, "task", "send")

@@ -86,6 +86,37 @@ def test_a_free_slot_of_the_limit_is_taken_at_once_by_another_process(
     assert ledger.most_at_once() == 1
 
 
+@pytest.mark.requirement("D6")
+@pytest.mark.parametrize("busy", [False, True], ids=["idle", "busy"])
+def test_a_worker_that_frees_slots_all_the_time_leaves_some_to_others(
+    jobs: Duly, database_url: str, busy: bool
+) -> None:
+    """Two programs share the limit of a queue, and neither knows the tasks of the other."""
+    other = Duly(database_url)
+
+    @jobs.task
+    async def often() -> None:
+        await asyncio.sleep(0.001)
+
+    @other.task
+    async def once() -> None: ...
+
+    @other.task(queue="else")
+    async def something_else() -> None:
+        await asyncio.sleep(0.001)
+
+    jobs.set_limit(queue="default", concurrency=2)
+    often.enqueue_many([{}] * 4_000)
+    if busy:
+        something_else.enqueue_many([{}] * 20_000)
+    with jobs.worker(queues=["default"]), other.worker(queues=["default", "else"], async_slots=4):
+        eventually(lambda: jobs.counts().ended)
+        for _ in range(3):
+            once.enqueue().wait(8)
+        assert any(row[2] == "often" for row in jobs.counts().waiting), "there was much to do all the time"
+    other.close()
+
+
 @pytest.mark.requirement("D6", "D7")
 def test_the_slot_of_a_killed_worker_is_free_again_though_the_limit_looked_full(
     jobs: Duly, database_url: str, ledger: Ledger

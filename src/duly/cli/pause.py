@@ -46,7 +46,7 @@ def pause(
 @database_options
 @_what
 def resume(url: str | None, schema: str | None, app: str | None, **what: Any) -> None:
-    """Let a queue, a task, a tenant or a key that was paused go on."""
+    """Let a queue, a task, a tenant or a key go on that was paused, was asked to wait, or whose breaker is open."""
     opened = open_database(url, schema, app)
     was = opened.resume(**what)
     scope, name = next((scope, name) for scope, name in what.items() if name is not None)

@@ -17,7 +17,8 @@ R = TypeVar("R")
 class Hint(NamedTuple):
     """What a wake-up says. Only ever a hint.
 
-    `jobs` came into a lane; a limit of a queue has `room` again; something is `due` soon; a job should `cancel`;
+    `jobs` came into a lane; a limit of a queue has `room` again, or is `wanted`; something is `due` soon; a job should
+    `cancel`;
     `workers` came or went; `gates` changed; `look` around; the file was `changed`, by whomever, for those who have
     nothing better to do. `sender` is the worker that says so, if it need not hear it.
     """

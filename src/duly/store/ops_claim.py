@@ -47,13 +47,15 @@ def claim(
     lease_us: int,
     suspect: bool = False,
     gates: Sequence[Gate] = (),
+    ended: Sequence[tuple[str, int]] = (),
     shares: Mapping[str, int] | None = None,
 ) -> Op[list[Claimed]]:
     """Lease up to `n` jobs to a worker, lowest rank first across the lanes named.
 
     `gates` are the limits that bind all of these lanes: they are held, and no more is taken than they have room for. A
-    lane that another limit binds, or that is paused, gives nothing. With `shares` of each tenant's lanes no more are
-    taken than its share; lowest rank first within the tenant.
+    lane that another limit binds, or that is paused, gives nothing. `ended` are runs of which the caller knows that
+    they have ended, though they are not settled yet: they do not count. With `shares` of each tenant's lanes no more
+    are taken than its share; lowest rank first within the tenant.
     """
     if not from_lanes or n <= 0:
         return []
@@ -67,10 +69,11 @@ def claim(
         "fair": shares is not None,
     }
     if dialect is Dialect.SQLITE:
-        return (yield from _claim_sqlite(from_lanes, n, params, sorted(gates), shares))
+        return (yield from _claim_sqlite(from_lanes, n, params, sorted(gates), ended, shares))
     params["held"] = [f"{scope} {name}" for scope, name in gates]
     if gates:
         params["gate_scopes"], params["gate_names"] = (list(column) for column in zip(*sorted(gates), strict=True))
+        params["ended_ids"], params["ended_tokens"] = [pair[0] for pair in ended], [pair[1] for pair in ended]
     if len(from_lanes) == 1:
         if shares is not None:
             params["n"] = min(n, shares.get(from_lanes[0].tenant, 0))
@@ -91,12 +94,13 @@ def _claim_sqlite(
     n: int,
     params: dict[str, Value],
     gates: Sequence[Gate],
+    ended: Sequence[tuple[str, int]],
     shares: Mapping[str, int] | None,
 ) -> Op[list[Claimed]]:
     rated: list[Gate] = []
     if (yield Call("any_gate")):
         from_lanes = yield from _open_lanes(from_lanes, str(params["queue"]), gates)
-        n, rated = yield from room(gates, n)
+        n, rated = yield from room(gates, n, ended)
     if n <= 0:
         return []
     heads: dict[str, list[list[tuple[int, str]]]] = {}

@@ -27,7 +27,8 @@ def special_keys(n: int) -> Op[list[Limit]]:
 
 def limit_of(row: Row) -> Limit:
     """A row of the `limits` statement."""
-    return Limit(str(row[0]), str(row[1]), _says(row[2:10]), *row[10:])  # type: ignore[arg-type]
+    by_hand, stamped = bool(row[10]), bool(row[11])  # SQLite has them as 0 and 1
+    return Limit(str(row[0]), str(row[1]), _says(row[2:10]), by_hand, stamped, *row[12:])  # type: ignore[arg-type]
 
 
 def _says(row: Sequence[object]) -> Says:
@@ -154,11 +155,15 @@ def bits(gates: Iterable[Gate]) -> int:
     return sum(BITS.get(scope, 0) for scope, _ in gates)
 
 
-def room(gates: Iterable[Gate], most: int) -> Op[tuple[int, list[Gate]]]:
-    """How many may start through all of these gates now, and which of them have rates. SQLite."""
+def room(gates: Iterable[Gate], most: int, ended: Sequence[tuple[str, int]]) -> Op[tuple[int, list[Gate]]]:
+    """How many may start through all of these gates now, and which of them have rates. SQLite.
+
+    `ended`: runs of which the caller knows that they have ended.
+    """
     rated: list[Gate] = []
+    pairs = json.dumps(ended)
     for scope, name in gates:
-        rows = yield Call("gate_now", {"scope": scope, "name": name})
+        rows = yield Call("gate_now", {"scope": scope, "name": name, "ended": pairs})
         if not rows:
             continue
         slots, rate_n, rate_us, burst, spent_until, used, now, live, meters_keys = (

@@ -211,12 +211,14 @@ class Store:
         lease_us: int,
         suspect: bool = False,
         gates: Sequence[Gate] = (),
+        ended: Sequence[tuple[str, int]] = (),
         shares: Mapping[str, int] | None = None,
     ) -> list[Claimed]:
         """Lease up to `n` due jobs of these lanes to a worker, lowest rank first.
 
         `gates`: the limits that bind all of these lanes (see `Gates.limits`); lanes that others bind give nothing, so
-        no limit is ever exceeded, whatever the caller knows. `shares`: how many of each tenant at most.
+        no limit is ever exceeded, whatever the caller knows. `ended`: runs that have ended and are yet to be settled,
+        by id and token. `shares`: how many of each tenant at most.
         """
         return self.database.write(
             lambda: ops_claim.claim(
@@ -228,6 +230,7 @@ class Store:
                 lease_us=lease_us,
                 suspect=suspect,
                 gates=gates,
+                ended=ended,
                 shares=shares,
             ),
             atomic=False,

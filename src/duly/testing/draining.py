@@ -237,6 +237,7 @@ class Drain:
             dispatch=self._dispatch,
             take_back=lambda: None,
             poll=lambda: 0.0,
+            over=self._finisher.over,
             most=self._limit - self._claimed,
         )
         claimer.bounds.rank_alone = True  # one order, that tests can count on

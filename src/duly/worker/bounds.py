@@ -20,6 +20,11 @@ FULL = 1.0
 """How long a full limit is left alone if nobody says that something under it has ended."""
 
 
+SLICE, YIELD = 0.1, 0.03
+"""How long a worker takes slots again as soon as it frees them though others want them; how long it then holds back."""
+WANT_EVERY = 0.1
+
+
 class Bounds:
     """Limits, weights and fairness as last read."""
 
@@ -31,6 +36,12 @@ class Bounds:
         self._opens: dict[Bound, float] = {}
         """When, on the monotonic clock, to try again where a rate was used up or a limit was full."""
         self._full: set[Bound] = set()
+        self._was_full: set[Bound] = set()
+        """Limits that were full when last asked, and of which nobody has said that they have room."""
+        self._wanted_at: float | None = None
+        self._yields_until = self._next_want = 0.0
+        self._told = False
+        """Whether another worker has freed a slot since the last claim that got nothing."""
         self._metered: set[str] = set()
         self._stale = True
         self._doubted: set[tuple[str, str]] = set()
@@ -45,12 +56,43 @@ class Bounds:
         self._doubted.clear()
         self._opens.clear()
         self._full.clear()
+        self._was_full.clear()
 
-    def freed(self) -> None:
-        """Something that ran under a limit has ended, here or elsewhere: limits that were full may have room."""
+    def freed(self, *, here: bool) -> None:
+        """Something that ran under a limit has ended, here or elsewhere: limits that were full may have room.
+
+        Who frees a slot is the first to know, and could keep it for ever. If others want it, it is theirs for a moment,
+        now and then.
+        """
+        now = time.monotonic()
+        if here and self._wanted_at is not None and now - self._wanted_at >= SLICE:
+            self._wanted_at, self._yields_until = None, now + YIELD
+        self._told = self._told or not here
+        if here and now < self._yields_until:
+            for bound in self._full:
+                self._opens[bound] = self._yields_until
+            return
         for bound in self._full:
             self._opens.pop(bound, None)
         self._full.clear()
+        self._was_full.clear()
+
+    def wanted(self) -> None:
+        """Another worker found a limit full."""
+        if self._wanted_at is None:
+            self._wanted_at = time.monotonic()
+
+    def wants(self, *, busy: bool) -> bool:
+        """After a claim that got nothing: whether to tell others that a slot is wanted here.
+
+        Not where nothing has been freed: then nobody could give one. A busy worker is not told of that.
+        """
+        now = time.monotonic()
+        told, self._told = self._told, False
+        if not (told or busy) or now < self._next_want:
+            return False
+        self._next_want = now + WANT_EVERY
+        return True
 
     def doubt(self, lanes: Iterable[Lane]) -> bool:
         """A claim found nothing where there should have been something: read again, once for each lane until told."""
@@ -106,8 +148,7 @@ class Bounds:
         that it takes no more than half of it; not in small pieces. Where others keep all slots busy, and it has none,
         one: it must get in line with them.
         """
-        says = [self._limits[gate].says for gate in bound if gate in self._limits]
-        slots = min((each.slots for each in says if each.slots is not None), default=None)
+        slots = self._slots(bound)
         free = max(pool.free, 0 if held else 1)
         if self.rated(bound) or self.tight(bound):
             room = min(room, free)
@@ -115,6 +156,11 @@ class Bounds:
             ahead = slots // 2 - held
             room = min(room, max(free, ahead if ahead >= slots // 4 else 0))
         return room if slots is None else min(room, slots)
+
+    def _slots(self, bound: Bound) -> int | None:
+        """How many may run at once under all of these limits."""
+        says = [self._limits[gate].says for gate in bound if gate in self._limits]
+        return min((each.slots for each in says if each.slots is not None), default=None)
 
     def tight(self, bound: Bound) -> bool:
         """Whether a claim under these limits has lately got less than it asked for."""
@@ -130,9 +176,13 @@ class Bounds:
         says = [self._limits[gate].says for gate in bound if gate in self._limits]
         return any(each.burst is not None or each.meters_keys for each in says)
 
-    def gave(self, bound: Bound, asked: int, got: int) -> None:
-        """Learn from a claim. One that got less than it asked for may have met a full limit, or a rate used up."""
-        if got >= asked:
+    def gave(self, bound: Bound, asked: int, got: int, held: int) -> None:
+        """Learn from a claim. One that got less than it asked for may have met a full limit, or a rate used up.
+
+        `held`: how many this worker has now. If that is all there may be, nobody needs to ask for more.
+        """
+        slots = self._slots(bound)
+        if got >= asked and (slots is None or held < slots):
             return
         now = time.monotonic()
         self._tight[bound] = now + TIGHT
@@ -142,9 +192,10 @@ class Bounds:
             if wait is not None:
                 self._opens[bound] = now + wait / 1e6
                 return
-        if any(each.slots is not None for each in says):
+        if slots is not None:
             self._opens[bound] = now + FULL
             self._full.add(bound)
+            self._was_full.add(bound)
 
     def shut(self, bound: Bound) -> bool:
         """Whether a rate is known to be used up, or a limit to be full, at this moment."""
@@ -155,13 +206,15 @@ class Bounds:
         """Whether a limit is so new that the runs under it are not all marked."""
         return any(not limit.stamped and limit.says.slots is not None for limit in self._limits.values())
 
-    def one_opens(self, now: float) -> bool:
-        """Whether it is time to try again where a rate was used up or a limit was full."""
-        over = [bound for bound, opens in self._opens.items() if opens <= now]
-        for bound in over:
+    def likely_full(self, bound: Bound) -> bool:
+        """Whether nothing is to be expected: a limit was full, and is only asked again in case nobody could say."""
+        return bound in self._was_full
+
+    def reopen(self, now: float) -> None:
+        """Where a rate was used up or a limit was full it may be time to try again."""
+        for bound in [bound for bound, opens in self._opens.items() if opens <= now]:
             del self._opens[bound]
             self._full.discard(bound)
-        return bool(over)
 
     @property
     def opens_at(self) -> float:

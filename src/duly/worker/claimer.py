@@ -19,6 +19,7 @@ from duly.store.store import Store
 from duly.worker.bounds import Bounds
 from duly.worker.context import Run, lease_time
 from duly.worker.lanes import MOST_SHARED, Lanes
+from duly.worker.over import Over
 from duly.worker.registry import Kind, Registry
 from duly.worker.shares import Shares
 from duly.worker.slots import BATCH, QueueShare, Slots
@@ -53,6 +54,7 @@ class Claimer:
         dispatch: Callable[[Kind, list[Run]], None],
         take_back: Callable[[], None],
         poll: Callable[[], float],
+        over: Over,
         most: int | None = None,
     ) -> None:
         self._store = store
@@ -63,6 +65,7 @@ class Claimer:
         self._dispatch = dispatch
         self._take_back = take_back
         self._poll = poll
+        self._over = over
         self._most = most
         self._lanes = {share.name: Lanes(share.name, registry.knows) for share in slots.shares}
         self._queues: defaultdict[Kind, Shares[str]] = defaultdict(Shares)
@@ -113,10 +116,16 @@ class Claimer:
         if came_in:
             self._learn_of(came_in)
         hints, self._hints = self._hints, []
-        if self._freed or any(hint.kind in ("room", "look") and hint.sender != self._worker_id for hint in hints):
+        if self._freed:
             self._freed = False
-            self.bounds.freed()
+            self.bounds.freed(here=True)
         for hint in hints:
+            if hint.sender == self._worker_id:
+                continue
+            if hint.kind in ("room", "look"):
+                self.bounds.freed(here=False)
+            elif hint.kind == "wanted":
+                self.bounds.wanted()
             lanes = self._lanes.get(hint.queue)
             if hint.kind == "jobs" and lanes is not None and hint.task:
                 lanes.hint(hint.tenant, hint.task, hint.rank)
@@ -145,7 +154,8 @@ class Claimer:
         if self.bounds.refresh():
             self.bounds.meter_keys(self._registry.key_groups())
         now = time.monotonic()
-        if now >= self._next_look or self.bounds.one_opens(now):
+        self.bounds.reopen(now)
+        if now >= self._next_look:
             self._look = True
         promoted = self._promote(now)
         if self._look:
@@ -254,9 +264,8 @@ class Claimer:
         for keys, bound in self._groups(lanes, kind):
             if got >= room:
                 break
-            n = room - got
+            n, held = room - got, self._slots.under(bound)
             if bound:
-                held = self._slots.under(bound)
                 n = 0 if self.bounds.shut(bound) else self.bounds.most(bound, self._slots.pools[kind], held, n)
             n = min(n, BATCH)
             if n <= 0:
@@ -266,7 +275,9 @@ class Claimer:
             else:
                 claimed = self._claim_from(lanes, lanes.pick(keys), kind, n, bound).total()
             if bound:
-                self.bounds.gave(bound, n, claimed)
+                self.bounds.gave(bound, n, claimed, held + claimed)
+                if not claimed and self.bounds.shut(bound) and self.bounds.wants(busy=self._busy_since is not None):
+                    self._store.poke(Hint("wanted", lanes.queue, sender=self._worker_id))
             got += claimed
         return got
 
@@ -291,7 +302,8 @@ class Claimer:
     def _groups(self, lanes: Lanes, kind: Kind) -> list[tuple[list[tuple[str, str]], Bound]]:
         """What one statement can claim: the lanes that no limit binds, and those that the same limits bind.
 
-        Only lanes that have jobs, however many tasks this process knows; first the group whose head is first.
+        Only lanes that have jobs, however many tasks this process knows; first the group whose head is first, last what
+        most likely gives nothing.
         """
         groups: dict[Bound, list[tuple[str, str]]] = {}
         for key in lanes.heads:
@@ -302,7 +314,7 @@ class Claimer:
             return [(keys, bound) for bound, keys in groups.items()]
         return sorted(
             ((keys, bound) for bound, keys in groups.items()),
-            key=lambda group: min(lanes.heads[key] for key in group[0]),
+            key=lambda group: (self.bounds.likely_full(group[1]), min(lanes.heads[key] for key in group[0])),
         )
 
     def _claim_from(
@@ -318,7 +330,14 @@ class Claimer:
         """Claim from some lanes. Returns how many of each tenant there were."""
         asked, leased_at = time.monotonic(), lease_time()
         jobs = self._store.claim(
-            lanes.queue, picked, n, worker_id=self._worker_id, lease_us=self._lease_us, gates=bound, shares=shares
+            lanes.queue,
+            picked,
+            n,
+            worker_id=self._worker_id,
+            lease_us=self._lease_us,
+            gates=bound,
+            ended=self._over.under(bound),
+            shares=shares,
         )
         if not jobs and self.bounds.doubt(picked):
             self._next_look = 0.0
@@ -436,6 +455,7 @@ class Claimer:
             lease_us=self._lease_us,
             suspect=True,
             gates=bound,
+            ended=self._over.under(bound),
         )
         self._suspect_since = None
         if jobs:

@@ -23,6 +23,7 @@ from duly.store.ops_keys import Freed, Lanes
 from duly.store.store import Store
 from duly.worker.context import Run
 from duly.worker.executor import Concluded
+from duly.worker.over import Over
 from duly.worker.slots import JobsEnded
 
 if TYPE_CHECKING:
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("duly.worker")
 
-LINGER, LINGER_HURRIED = 0.003, 0.001
+LINGER, LINGER_HURRIED = 0.003, 0.0005
+HEAD_START = 0.0002
+"""How long a claim of the slots that were freed may have the interpreter to itself."""
 BATCH = 500
 KEYED = (HOLD["queued"], HOLD["live"])
 RECURS = HOLD["recurs"]
@@ -81,8 +84,11 @@ class Finisher:
         self._postponed: dict[str, _Postponed] = {}
         self._asleep = threading.Event()
         self.wake: Callable[[], None] = lambda: None
+        self.over = Over()
+        self.ending: Callable[[], None] = lambda: None
+        """Who is told that runs under a limit have ended, and are about to be settled."""
         self.freed: Callable[[set[str]], None] = lambda queues: None
-        """Who is told that runs under a limit have ended, and in which queues."""
+        """Who is told that runs under a limit are settled, and in which queues."""
         self.let_in: Callable[[Lanes], None] = lambda lanes: None
         """Who is told where jobs came in because others with their keys have ended."""
         self.report: Callable[[list[Concluded]], None] | None = None
@@ -114,6 +120,11 @@ class Finisher:
             hurried = any(concluded[0].hurried for concluded in self._batch)
             time.sleep(LINGER_HURRIED if hurried else LINGER)  # others are about to end: one write for all
             self._collect()
+        limited = [concluded[0] for concluded in self._batch if concluded[0].limited]
+        if limited:
+            self.over.add(limited)
+            self.ending()
+            time.sleep(HEAD_START)
         self.flush()
         return 0.0
 
@@ -324,6 +335,7 @@ class Finisher:
                 )
             if self._held.get(settled.id) is run:
                 del self._held[settled.id]
+        self.over.remove(run for run, _, _ in batch if run.limited)
         self._finished(over)
         if self.report is not None:
             self.report([each for each in batch if each[2].id in accepted])

@@ -169,6 +169,7 @@ class Worker:
             dispatch=self._dispatch,
             take_back=self._take_back,
             poll=self._poll,
+            over=self._finisher.over,
             most=settings.max_jobs,
         )
         self._keeper = Keeper(
@@ -198,6 +199,7 @@ class Worker:
         self._upkeep_service = Service("upkeep", self._upkeep.step)
         self._finisher.wake = self._finish_service.wake
         self._finisher.let_in = self._let_in
+        self._finisher.ending = self._ending
         self._finisher.freed = self._freed
         self._alert_service: Service | None = None
         self._server: MetricsServer | None = None
@@ -486,9 +488,11 @@ class Worker:
         self._slots.ended(counts)
         self._claim_service.wake()
 
-    def _freed(self, queues: set[str]) -> None:
+    def _ending(self) -> None:
         self._claimer.freed()
         self._claim_service.wake()
+
+    def _freed(self, queues: set[str]) -> None:
         if not self._upkeep.alone:
             for queue in queues:
                 self._store.poke(Hint("room", queue, sender=self.id))

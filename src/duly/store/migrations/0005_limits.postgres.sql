@@ -80,9 +80,10 @@ CREATE INDEX keys_by_opening ON duly.keys (opens_at) WHERE opens_at IS NOT NULL;
 -- their leases end. That of one that has ended may lie an hour ahead, and its place in the index stays until vacuum comes: so a
 -- count begins at the first live one, which `counted_from` tells, at most half a second behind. It holds because leases under
 -- limits only grow, and are made nowhere but here. (Not where there is a rate too: one statement changes a row only once.)
--- Bitmap scans would never mark what is dead as such.
+-- Bitmap scans would never mark what is dead as such. What the caller knows to have ended is taken off after it was counted:
+-- should it be settled between, that is one too many, never too few.
 CREATE FUNCTION duly.gate_room(
-    held_scopes text[], held_names text[], most integer, now_us bigint, lease_now bigint, lease_us bigint,
+    held_scopes text[], held_names text[], ended_ids uuid[], ended_tokens bigint[], most integer, now_us bigint, lease_now bigint, lease_us bigint,
     OUT n integer, OUT at_us bigint
 ) LANGUAGE plpgsql SET enable_bitmapscan = off SET enable_seqscan = off AS $$
 DECLARE
@@ -112,6 +113,12 @@ BEGIN
                     SELECT count(*) INTO live FROM duly.running WHERE leased_until > lease_now
                         AND CASE gate.scope WHEN 'task' THEN task WHEN 'queue' THEN queue ELSE tenant END = gate.name;
             END CASE;
+            IF cardinality(ended_ids) > 0 THEN
+                live := live - (
+                    SELECT count(*) FROM unnest(ended_ids, ended_tokens) AS e(id, token) JOIN duly.running r ON r.id = e.id AND r.token = e.token
+                    WHERE r.leased_until >= since AND CASE gate.scope WHEN 'task' THEN r.task WHEN 'queue' THEN r.queue ELSE r.tenant END = gate.name
+                      AND (NOT gate.stamped OR r.limited & CASE gate.scope WHEN 'task' THEN 1 WHEN 'queue' THEN 2 ELSE 4 END <> 0));
+            END IF;
             n := LEAST(n, gate.slots - live);
             first := LEAST(first, lease_now + lease_us);
             IF gate.stamped AND gate.rate_n IS NULL AND n > 0 AND (first < gate.counted_from OR first > gate.counted_from + 500000) THEN

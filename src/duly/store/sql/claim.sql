@@ -64,7 +64,7 @@ WITH lane AS (
 
 -- name: claim_gated [postgres] The same through gates that have limits: these are held, and no more is taken than there is room for.
 WITH room AS MATERIALIZED (
-    SELECT n, at_us FROM duly.gate_room(:gate_scopes::text[], :gate_names::text[], :n::integer, :now, :lease_now, :lease_us::bigint)
+    SELECT n, at_us FROM duly.gate_room(:gate_scopes::text[], :gate_names::text[], :ended_ids::uuid[], :ended_tokens::bigint[], :n::integer, :now, :lease_now, :lease_us::bigint)
 ), lane AS (
     SELECT * FROM unnest(:tenants::text[], :tasks::text[], :from_ranks::bigint[], :from_ids::uuid[], :shares::integer[])
         AS l(tenant, task, from_rank, from_id, share)
@@ -84,7 +84,7 @@ WITH room AS MATERIALIZED (
 
 -- name: claim_gated_lane [postgres] The same for one lane, where most limits are.
 WITH room AS MATERIALIZED (
-    SELECT n, at_us FROM duly.gate_room(:gate_scopes::text[], :gate_names::text[], :n::integer, :now, :lease_now, :lease_us::bigint)
+    SELECT n, at_us FROM duly.gate_room(:gate_scopes::text[], :gate_names::text[], :ended_ids::uuid[], :ended_tokens::bigint[], :n::integer, :now, :lease_now, :lease_us::bigint)
 ), head AS MATERIALIZED (
     SELECT ctid AS at FROM duly.waiting
     WHERE queue = :queue::text AND suspect = :suspect::smallint AND tenant = :tenant::text AND task = :task::text

@@ -9,9 +9,11 @@ ON CONFLICT (scope, name) DO UPDATE SET
     paused_at = COALESCE(duly.gates.paused_at, excluded.paused_at), paused_until = excluded.paused_until,
     paused_by = excluded.paused_by, paused_reason = excluded.paused_reason
 
--- name: resume_gate Open a gate. Says whether it was closed.
-UPDATE duly.gates SET paused_at = NULL, paused_until = NULL, paused_by = NULL, paused_reason = NULL
-WHERE scope = :scope::text AND name = :name::text AND paused_at IS NOT NULL RETURNING name
+-- name: resume_gate Open a gate: end its pause, or if it has none its block. Says whether it was closed.
+UPDATE duly.gates SET paused_at = NULL, paused_until = NULL, paused_by = NULL, paused_reason = NULL,
+    blocked_until = CASE WHEN paused_at IS NULL THEN NULL ELSE blocked_until END,
+    blocked_reason = CASE WHEN paused_at IS NULL THEN NULL ELSE blocked_reason END
+WHERE scope = :scope::text AND name = :name::text AND (paused_at IS NOT NULL OR blocked_until > :now) RETURNING name
 
 -- name: any_pause_over Whether a gate is still closed though its time is over.
 SELECT 1 FROM duly.gates WHERE (paused_at IS NOT NULL AND paused_until <= :now) OR blocked_until <= :now LIMIT 1

@@ -228,9 +228,10 @@ ON CONFLICT (name) DO UPDATE SET
     paused_at = COALESCE(duly.keys.paused_at, excluded.paused_at), paused_until = excluded.paused_until,
     paused_by = excluded.paused_by, paused_reason = excluded.paused_reason, opens_at = COALESCE(excluded.opens_at, duly.keys.blocked_until)
 
--- name: resume_key Open a key. Says whether it was closed.
-UPDATE duly.keys SET paused_at = NULL, paused_until = NULL, paused_by = NULL, paused_reason = NULL, opens_at = :now
-WHERE name = :name::text AND paused_at IS NOT NULL RETURNING name
+-- name: resume_key Open a key: end its pause, or if it has none its block, as if its time were over. Says whether it was closed.
+UPDATE duly.keys SET paused_at = NULL, paused_until = NULL, paused_by = NULL, paused_reason = NULL, opens_at = :now,
+    blocked_until = CASE WHEN paused_at IS NULL THEN :now ELSE blocked_until END
+WHERE name = :name::text AND (paused_at IS NOT NULL OR blocked_until > :now) RETURNING name
 
 -- name: paused_keys Keys that are paused, since when, until when, by whom and why.
 SELECT 'key', name, paused_at, paused_until, paused_by, paused_reason FROM duly.keys

@@ -65,14 +65,17 @@ WHERE CASE :scope WHEN 'task' THEN task WHEN 'queue' THEN queue ELSE tenant END 
 -- name: stamped All runs under a limit are marked: from now on they are found by their mark.
 UPDATE duly.gates SET stamped = true, counted_from = 0 WHERE scope = :scope::text AND name = :name::text AND limited_at = :limited_at::bigint
 
--- name: gate_now [sqlite] A gate that is held, and how many live leases it has.
+-- name: gate_now [sqlite] A gate that is held, and how many live leases it has, without those whose runs the caller knows to have ended.
 SELECT g.slots, g.rate_n, g.rate_us, g.burst, g.spent_until, g.used, :now,
        CASE WHEN g.slots IS NULL THEN 0
             WHEN NOT g.stamped THEN (SELECT count(*) FROM duly.running r WHERE r.leased_until > :lease_now
                  AND CASE :scope WHEN 'task' THEN r.task WHEN 'queue' THEN r.queue ELSE r.tenant END = :name)
             WHEN :scope = 'task' THEN (SELECT count(*) FROM duly.running r WHERE r.task = :name AND r.limited & 1 <> 0 AND r.leased_until > :lease_now)
             WHEN :scope = 'queue' THEN (SELECT count(*) FROM duly.running r WHERE r.queue = :name AND r.limited & 2 <> 0 AND r.leased_until > :lease_now)
-            ELSE (SELECT count(*) FROM duly.running r WHERE r.tenant = :name AND r.limited & 4 <> 0 AND r.leased_until > :lease_now) END,
+            ELSE (SELECT count(*) FROM duly.running r WHERE r.tenant = :name AND r.limited & 4 <> 0 AND r.leased_until > :lease_now) END
+       - (SELECT count(*) FROM json_each(:ended) e CROSS JOIN duly.running r ON r.id = json_extract(e.value, '$[0]') AND r.token = json_extract(e.value, '$[1]')
+          WHERE g.slots IS NOT NULL AND r.leased_until > :lease_now AND CASE :scope WHEN 'task' THEN r.task WHEN 'queue' THEN r.queue ELSE r.tenant END = :name
+            AND (NOT g.stamped OR r.limited & CASE :scope WHEN 'task' THEN 1 WHEN 'queue' THEN 2 ELSE 4 END <> 0)),
        g.meters_keys
 FROM duly.gates g WHERE g.scope = :scope AND g.name = :name AND (g.slots IS NOT NULL OR g.meters_keys OR (g.rate_n IS NOT NULL AND NOT g.refuses))
 

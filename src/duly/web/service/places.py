@@ -225,7 +225,7 @@ def pause(
 
 @verb(Scope.OPERATE)
 def resume(desk: Desk, scope: str, name: str) -> dict[str, Any]:
-    """Let a queue, a task or a tenant that was paused go on."""
+    """Let a queue, a task, a tenant or a key go on that was paused, was asked to wait, or whose breaker is open."""
     _may_close(desk, scope, name)
     was = desk.jobs.resume(**{scope: name})
     return {"scope": scope, "name": name, "was_paused": was}
