@@ -26,8 +26,8 @@ from duly.worker.slots import BATCH, QueueShare, Slots
 
 RECURS = HOLD["recurs"]
 LOOK_WHILE_BUSY = 1.0
-LOOK_FOR_LANES, LOOK_COST = 0.05, 30.0
-"""How often a busy worker looks for lanes that nobody told it of; less often where a look takes long."""
+LOOK_FOR_LANES, LOOK_COST, WANTED_LOOK_COST = 0.05, 30.0, 4.0
+"""How often a busy worker looks for lanes that nobody told it of, or that somebody did; less where looks take long."""
 PROMOTE = 1_000
 BREATH = 0.002
 """How long jobs that become due are let come together before the next are put into their lanes."""
@@ -155,6 +155,9 @@ class Claimer:
             self.bounds.meter_keys(self._registry.key_groups())
         now = time.monotonic()
         self.bounds.reopen(now)
+        if any(lanes.look_wanted for lanes in self._lanes.values()):
+            soon = self._looked_at + max(LOOK_FOR_LANES, WANTED_LOOK_COST * self._look_took)
+            self._next_look = min(self._next_look, soon)
         if now >= self._next_look:
             self._look = True
         promoted = self._promote(now)
@@ -223,8 +226,11 @@ class Claimer:
         self._next_look = now + self._poll()
         began = time.monotonic()
         for name, lanes in self._lanes.items():
+            asked = time.monotonic()
             found = self._store.lanes(name, after=lanes.after)
-            lanes.seen(found, self._store.lanes(name, suspect=True), full=len(found) >= MAX_LANES)
+            took = time.monotonic() - asked
+            suspects = self._store.lanes(name, suspect=True)
+            lanes.seen(found, suspects, full=len(found) >= MAX_LANES, seconds=took)
             if lanes.after is not None:
                 self._next_look = now + SWEEP_EVERY
         self._looked_at = time.monotonic()
