@@ -508,9 +508,11 @@ class Store:
             )
         )
 
-    def see_worker(self, worker_id: str, state: str, skew: Skew | None = None) -> ops_workers.Seen:
+    def see_worker(
+        self, worker_id: str, state: str, skew: Skew | None = None, memory_bytes: int | None = None
+    ) -> ops_workers.Seen:
         """Write down that a worker lives. Returns whether it is on record, and the µs until one is due or may lapse."""
-        return self.database.write(lambda: ops_workers.see(worker_id, state, skew), atomic=False)
+        return self.database.write(lambda: ops_workers.see(worker_id, state, skew, memory_bytes), atomic=False)
 
     def set_idle(self, worker_id: str, idle: bool) -> None:
         """Say whether a worker needs waking."""
