@@ -43,6 +43,8 @@ PAGES = {
     "jobs: succeeded, of one tenant": "/jobs?state=succeeded&tenant=tenant7",
     "jobs: text in few": "/jobs?text=person-12345@",
     "jobs: text in none": "/jobs?state=succeeded&text=nobody-at-all",
+    "jobs: text in none of one task": "/jobs?state=succeeded&task=task3&text=nobody-at-all",
+    "jobs: text in none of one tenant": "/jobs?tenant=tenant7&text=nobody-at-all",
     "jobs: the last hour": "/jobs?since=1h",
     "a job that ended": "/jobs/{ended}",
     "a job that waits": "/jobs/{waiting}",
@@ -52,6 +54,11 @@ PAGES = {
     "workers": "/workers",
     "tenants": "/tenants",
     "audit": "/audit",
+    "newest runs": "/runs",
+    "newest runs of one task": "/runs?task=task3",
+    "usage of a day": "/usage",
+    "what holds what waits": "/why",
+    "system": "/system",
     "live.json": "/live.json?page=overview&watch={ended},{waiting}",
 }
 

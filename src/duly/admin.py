@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from duly.app import Duly
     from duly.config import Settings
     from duly.doctor.finding import Finding
+    from duly.store.ops_pages import InHand
     from duly.store.store import Store
     from duly.tenant import Tenant
     from duly.why.answer import Group, Why
@@ -100,6 +101,12 @@ class Admin(JobVerbs):
     def workers(self) -> builtins.list[WorkerRecord]:
         """Every worker on record."""
         return self.store.workers()
+
+    def in_hand(self, *, most: int = 1_000) -> InHand:
+        """What workers run now: how many jobs each, and so many of the jobs themselves at most."""
+        from duly.store import ops_pages
+
+        return self.store.database.read(lambda: ops_pages.in_hand(most))
 
     def live_workers(self, *, task: str | None = None, queue: str | None = None) -> builtins.list[WorkerRecord]:
         """Workers that live as far as can be told from here; only those that know a task, or take from a queue."""
@@ -249,14 +256,25 @@ class Admin(JobVerbs):
         """What is paused, since when, until when, by whom and why."""
         return self.store.gates.paused()
 
-    def prune(self) -> int:
-        """Forget what is older than the retention says, now. Returns how much went: jobs, runs of recurring ones."""
+    def copy(self, job_id: str) -> Job[Any]:
+        """Store a job again as a new one: its task, arguments, queue, priority and tags, but not its unique key."""
+        from duly.copying import copy_of
+
+        return copy_of(self._app, self.get(job_id).record)
+
+    def prune(self, *, most: int | None = None) -> int:
+        """Forget what is older than the retention says, now. Returns how much went: jobs, runs of recurring ones.
+
+        `most`: stop after about so many, for callers who cannot wait; there is more if at least as many went.
+        """
         gone = 0
-        while True:
-            n = prune_some(self.store, self.retention, whole=True, actor=current_actor())
+        while most is None or gone < most:
+            steps, whole = (10, True) if most is None else (1, False)
+            n = prune_some(self.store, self.retention, steps=steps, whole=whole, actor=current_actor())
             gone += n
             if n == 0:
-                return gone
+                break
+        return gone
 
     @property
     def _app(self) -> Duly:

@@ -99,6 +99,19 @@ class Alerts:
         evaluator.deliver()
         return self()
 
+    def get(self, alert_id: str) -> AlertRecord:
+        """One alert, active or ended."""
+        database = self._app.store.database
+        return _record(self._found(alert_id), database.read(ops_alerts.silences))
+
+    def _found(self, alert_id: str) -> Alert:
+        found = self._app.store.database.read(lambda: ops_alerts.get(_checked(alert_id)))
+        if found is None:
+            raise AlertNotFound(
+                f"there is no alert {alert_id}: it was forgotten, or the id is wrong. See: duly alerts --all"
+            )
+        return found
+
     def told(self, alert_id: str) -> list[Told]:
         """Who was told of an alert, by which channel, and what came of it."""
         return self._app.store.database.read(lambda: ops_alerts.notices_of(_checked(alert_id)))
@@ -136,11 +149,7 @@ class Alerts:
 
     def acknowledge(self, alert_id: str) -> bool:
         """Say that somebody looks after an alert. Returns whether that is news."""
-        found = self._app.store.database.read(lambda: ops_alerts.get(_checked(alert_id)))
-        if found is None:
-            raise AlertNotFound(
-                f"there is no alert {alert_id}: it was forgotten, or the id is wrong. See: duly alerts --all"
-            )
+        self._found(alert_id)
         actor = current_actor()
         return self._app.store.run(lambda: ops_alerts.acknowledge(alert_id, actor=actor))
 

@@ -33,7 +33,7 @@ from duly.task import AsyncTask, Duration, Task
 from duly.task_limits import task_limits
 from duly.tokens import Tokens
 from duly.usage import Metering
-from duly.worker.registry import Kind, Registry, TaskDefinition, is_coroutine_function
+from duly.worker.registry import Home, Kind, Registry, TaskDefinition, is_coroutine_function
 from duly.worker.slots import QueueShare
 from duly.worker.worker import MetricsSettings, WorkerSettings
 
@@ -190,10 +190,15 @@ class Duly(BulkAdmin, RecurringAdmin, Auditing, Limiting, Metering, Alerting, To
             log_lines=self.settings.log_lines,
             by_keyword=signature.by_keyword,
             mirror=_mirror(options.get("mirror")),
+            home=self.home,
         )
         self.registry.add(definition)
         make = AsyncTask if definition.kind is Kind.ASYNC else Task
         return make(self, definition)
+
+    def home(self) -> Home:
+        """Where jobs are stored; asked each time, since tests put another database in its place."""
+        return Home(self.store, self.settings.max_result)
 
     def __getitem__(self, name: str) -> Task[..., Any]:
         """The task of that name."""

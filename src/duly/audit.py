@@ -29,7 +29,7 @@ ACTIONS = (
     "cancel", "retry", "delete", "set_state", "set_priority", "boost", "reschedule", "set_aging", "prune",
     "add", "edit", "enable", "disable", "run_now", "pause", "resume", "set_weight", "set_fair",
     "set_limit", "unset_limit", "create_token", "revoke_token",
-    "silence", "unsilence", "acknowledge",
+    "silence", "unsilence", "acknowledge", "mend",
 )  # fmt: skip
 
 

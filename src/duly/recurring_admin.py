@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from duly.app import Duly
     from duly.domain.recurring import Change, NewRecurring
+    from duly.planned import Planned
     from duly.recurring import RecurringJob
     from duly.recurring_options import Recurs, Rules
     from duly.registered import Registered
@@ -137,6 +138,12 @@ class RecurringAdmin:
         if found is None:
             raise RecurringJobNotFound(f"no recurring job has the name {name!r}")
         return RecurringJob(self._duly, found.id, record=found)
+
+    def planned(self, hours: int = 24, *, tenant: str | None = None) -> Planned:
+        """How many runs the enabled schedules plan for each of the next hours."""
+        from duly.planned import planned
+
+        return planned(self._duly, hours, tenant)
 
     def recurring_jobs(
         self,

@@ -21,7 +21,7 @@ from duly.recurring import RecurringJob
 from duly.recurring_options import KEY_BYTES
 from duly.task import Task
 from duly.worker.context import current_job
-from duly.worker.registry import Kind, TaskDefinition, is_coroutine_function
+from duly.worker.registry import Home, Kind, TaskDefinition, is_coroutine_function
 
 if TYPE_CHECKING:
     from duly.app import Duly
@@ -55,7 +55,7 @@ class Registered:
         place = (check_tenant(tenant), _check_id(id))
         if not callable(fn):
             raise InvalidOption(f"register() needs a function, not {safe_repr(fn)}")
-        definition = _definition(id, fn, log_lines=self._app.settings.log_lines)
+        definition = _definition(id, fn, log_lines=self._app.settings.log_lines, home=self._app.home)
         task: Task[..., Any] = Task(self._app, definition).using(timeout=options.pop("timeout", None))
         given = {"failure": "advance", **options, "tenant": place[0]}
         new = task.new_recurring(id, every=repeat_every, start_at=start_at, **given)
@@ -126,7 +126,9 @@ def _check_id(id: str) -> str:
     return check_text(id, "id", KEY_BYTES)
 
 
-def _definition(id: str, fn: Callable[..., Any], *, log_lines: int) -> TaskDefinition:
+def _definition(
+    id: str, fn: Callable[..., Any], *, log_lines: int, home: Callable[[], Home] | None = None
+) -> TaskDefinition:
     is_async = is_coroutine_function(fn)
     handler = _handler(fn, is_async=is_async)
     signature = Signature.of(handler)
@@ -137,6 +139,7 @@ def _definition(id: str, fn: Callable[..., Any], *, log_lines: int) -> TaskDefin
         kind=Kind.ASYNC if is_async else Kind.THREAD,
         log_lines=log_lines,
         by_keyword=signature.by_keyword,
+        home=home,
     )
 
 

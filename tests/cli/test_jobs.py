@@ -245,3 +245,36 @@ def test_nothing_that_a_job_carries_can_steer_the_terminal(project: Project, job
     as_json = project.ok(*command, "--json")
     assert as_json.out.isascii()
     assert "\x1b" not in as_json.out
+
+
+# -- many at once, and once more --------------------------------------------------------------------------------------
+
+
+def test_the_priority_and_the_state_of_many(sqlite_project: Project) -> None:
+    ids = [
+        sqlite_project.ok("enqueue", "app.py", "add", f"x={n}", "--delay", "1h", "--json").json["id"] for n in range(3)
+    ]
+    asked = sqlite_project.ok("jobs", "priority", "40", "--task", "add", "--dry-run", "--json").json
+    assert asked == {"count": 3, "ids": ids[::-1], "dry_run": True}
+    changed = sqlite_project.ok("jobs", "priority", "40", "--task", "add", "--yes", "--json").json
+    assert (sorted(changed["changed"]), changed["refused"]) == (ids, [])
+    assert {each["priority"] for each in sqlite_project.ok("jobs", "list", "--json").json} == {40}
+    sqlite_project.ok("jobs", "priority", ids[0], ids[1], "60")
+    assert sorted(each["priority"] for each in sqlite_project.ok("jobs", "list", "--json").json) == [40, 60, 60]
+    assert sqlite_project.duly("jobs", "priority", "101", "--task", "add", "--yes").code == 2
+    assert sqlite_project.duly("jobs", "state", "failed", "--task", "add", "--yes").code == 2  # in which state?
+    ended = sqlite_project.ok("jobs", "state", "failed", "--task", "add", "--state", "scheduled", "--yes", "--json")
+    assert sorted(ended.json["changed"]) == ids
+    assert {each["state"] for each in sqlite_project.ok("jobs", "list", "--json").json} == {"failed"}
+
+
+@pytest.mark.parametrize("how", [(), ("--app", "app.py")])
+def test_a_copy_of_a_job(sqlite_project: Project, how: tuple[str, ...]) -> None:
+    given = ("--priority", "7", "--tenant", "acme", "--tag", "red", "--unique", "k")
+    first = sqlite_project.ok("enqueue", "app.py", "add", "x=5", "--delay", "1h", *given, "--json").json["id"]
+    copy = sqlite_project.ok("jobs", "copy", first, *how, "--json").json["id"]
+    assert copy != first
+    found = {each["id"]: each for each in sqlite_project.ok("jobs", "list", "--json").json}
+    names = ("task", "args", "priority", "tenant", "tags", "queue")
+    assert {name: found[copy][name] for name in names} == {name: found[first][name] for name in names}
+    assert (found[copy]["state"], found[copy]["unique_key"]) == ("queued", None)

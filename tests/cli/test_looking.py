@@ -76,6 +76,13 @@ def test_workers_are_listed_and_the_dead_are_told_from_the_living(project: Proje
         assert (row["id"], row["pid"], row["alive"], row["tasks"]) == (worker.id, os.getpid(), True, ["add"])
         assert row["queues"] == ["default"]
         assert "alive" in project.ok("workers").out
+        eventually(lambda: project.ok("workers", "--json").json[0]["memory_bytes"], 10)
+        [row] = project.ok("workers", "--json").json
+        assert 10 * 2**20 < row["memory_bytes"] < 8 * 2**30
+        assert (row["busy"], row["running"]) == (0, [])
+        header, line = project.ok("workers").out.splitlines()
+        assert header.split()[4:8] == ["TASKS", "BUSY", "MEMORY", "VERSION"]
+        assert f"{row['memory_bytes'] / 2**20:.0f} MB" in line
         dead = subprocess.Popen([sys.executable, "-c", "pass"])
         dead.wait()
         from dataclasses import replace

@@ -398,3 +398,16 @@ def test_bytes_that_are_no_text_are_refused(project: Project) -> None:
 def test_a_group_without_a_command_prints_its_help(bare: Project) -> None:
     answer = bare.duly("schedules")
     assert "Commands:\n" in answer.err + answer.out
+
+
+def test_what_the_next_hours_bring(sqlite_project: Project) -> None:
+    project = sqlite_project
+    project.ok("migrate")
+    assert project.ok("schedules", "load").out == "no runs in the next 24 hours\n"
+    made(project, "add", "x=1", "--key", "1", "--every", "15m", "--start-at", "2020-01-01T00:00:00Z")
+    made(project, "add", "x=1", "--key", "2", "--every", "15m", "--disabled")
+    found = project.ok("schedules", "load", "--hours", "3", "--json").json
+    assert ([each["ticks"] for each in found["hours"]], found["complete"]) == ([4, 4, 4], True)
+    out = project.ok("schedules", "load", "--hours", "3").out.splitlines()
+    assert [line.split()[-2:] for line in out[1:4]] == [["4", "#" * 40]] * 3
+    assert out[-1] == "12 runs in all"

@@ -229,7 +229,8 @@ def test_a_frame_knows_its_age() -> None:
         lines=[],
         parked=0,
         workers=0,
-        slots=0,
+        slots=3,
+        memory_bytes=84 * 2**20,
         rate=None,
         minutes=[],
         failed_ratio=0,
@@ -243,5 +244,7 @@ def test_a_frame_knows_its_age() -> None:
 
     console = Console(width=80, file=open(os.devnull, "w"), record=True)  # noqa: SIM115
     console.print(draw(frame, width=80, height=24, sort="waiting"))
-    assert "12 s old" in console.export_text()
+    text = console.export_text()
+    assert "12 s old" in text
+    assert "0 workers, 3 slots, 84 MB" in text
     console.file.close()

@@ -7,7 +7,9 @@ import os
 import re
 import signal
 import socket
+import subprocess
 import sys
+import time
 from typing import Any
 
 import httpx
@@ -204,3 +206,67 @@ def test_importing_duly_does_not_import_the_web_side() -> None:
     code = "import sys, duly; duly.Duly; print([m for m in sys.modules if m.startswith(('starlette', 'duly.web'))])"
     made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
     assert made.stdout.strip() == "[]"
+
+
+# -- stopping while a tab is open -------------------------------------------------------------------------------------
+
+SOON = 5.0
+"""Seconds that stopping may take on a machine that is very busy; else it is half a second, with a tab or without."""
+
+
+def stops_while_a_tab_is_open(started: Started, link: str) -> None:
+    """Open a tab, which listens; stop the server with Ctrl-C: it ends at once, and ends the stream in good order."""
+    base, cookies = link.partition("/open")[0], dict(ask(link).cookies)
+    with httpx.stream("GET", f"{base}/live?page=overview", cookies=cookies, timeout=20) as stream:
+        pieces = stream.iter_text()
+        assert "retry: 3000" in next(pieces)
+        begun = time.monotonic()
+        started.signal(signal.SIGINT)
+        assert started.ends() == 0
+        took = time.monotonic() - begun
+        "".join(pieces)  # an answer that is cut off would raise
+    assert took < SOON
+    for word in ("Traceback", "Cancel", "exceeded", "ERROR"):
+        assert word not in started.output, started.output
+
+
+@pytest.mark.parametrize("command", [("web",), ("dev",)])
+def test_ctrl_c_ends_it_at_once_while_a_tab_is_open(sqlite_project: Project, command: tuple[str, ...]) -> None:
+    started = sqlite_project.start(*command, "app.py", "--port", str(free_port()))
+    stops_while_a_tab_is_open(started, link_of(started))
+
+
+MOUNTED = """
+import sys
+import time
+import uvicorn
+from starlette.applications import Starlette
+from starlette.routing import Mount
+import duly.web
+from duly import Duly
+jobs = Duly()
+web = duly.web.app(jobs, auth=lambda request: duly.web.Principal.make("alice", ["admin"]))
+uvicorn.run(Starlette(routes=[Mount("/duly", web)]), port=int(sys.argv[1]), log_level="info")
+"""
+
+
+def test_an_application_in_which_it_is_mounted_can_be_stopped_while_a_tab_is_open(sqlite_project: Project) -> None:
+    port = free_port()
+    sqlite_project.write("mounted.py", MOUNTED)
+    environment = {**os.environ, "DULY_URL": sqlite_project.url, "PYTHONPATH": str(ROOT / "src")}
+    server = subprocess.Popen(
+        [sys.executable, "mounted.py", str(port)], cwd=sqlite_project.folder, env=environment, stderr=subprocess.PIPE
+    )
+    try:
+        assert ask(f"http://127.0.0.1:{port}/duly/healthz").status_code == 200
+        with httpx.stream("GET", f"http://127.0.0.1:{port}/duly/live?page=overview", timeout=20) as stream:
+            pieces = stream.iter_text()
+            assert "retry: 3000" in next(pieces)
+            server.send_signal(signal.SIGINT)
+            "".join(pieces)  # an answer that is cut off would raise
+            server.wait(10)
+    finally:
+        server.kill()
+        said = server.communicate()[1]
+    assert b"Finished server process" in said
+    assert b"exceeded" not in said

@@ -299,6 +299,14 @@ def test_a_worker_says_that_it_lives_and_hears_what_comes(make: Factory, store: 
     assert (worker.silent_us, worker.state) == (0, "draining")
 
 
+def test_a_worker_says_how_much_memory_it_has(store: Store) -> None:
+    add_worker(store)
+    assert [worker.memory_bytes for worker in store.workers()] == [None]
+    store.see_worker(WORKER, "running", None, 84 * 2**20)
+    store.see_worker(WORKER, "running")  # one that cannot tell takes nothing away
+    assert [worker.memory_bytes for worker in store.workers()] == [84 * 2**20]
+
+
 def test_a_worker_struck_off_hears_that_it_was(store: Store) -> None:
     assert store.see_worker(WORKER, "running") == (False, None, None, None)
 

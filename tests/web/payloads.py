@@ -119,6 +119,9 @@ class Poisoned:
         with jobs.acting_as(short(4, 200)):
             jobs.pause(queue="mail", reason=EVERY[:900])
             jobs.pause(tenant="t", reason=EVERY[:900])
+            jobs.pause(key=f"evil.fail/{short(5, 60)}", reason=EVERY[:900])
+            jobs.alerts.silence("depth", short(6, 200), reason=EVERY[:900])
+            jobs.create_token(short(7, 200))
 
     def _if_allowed(self, kind: str, payload: str) -> str | None:
         """The payload as a name, where such a name is allowed at all."""
@@ -136,8 +139,11 @@ class Poisoned:
         found = ["/", "/jobs", "/jobs?state=failed", "/schedules", "/queues", "/workers", "/tenants", "/audit"]
         found += [f"/jobs/{job_id}" for job_id in (*self.jobs_shown[:6], *self.recurring[:4])]
         found += [f"/schedules/{job_id}" for job_id in self.recurring[:4]]
+        found += [f"/schedules/{job_id}/edit" for job_id in self.recurring[:2]]
+        found += ["/runs", "/why", "/usage?by=tenant,task,queue", "/system", "/system/doctor", "/alerts"]
         for payload in PAYLOADS[2:8]:
             text = quote(payload)
             found += [f"/jobs?text={text}&task={text}&tenant={text}&tag={text}", f"/audit?by={text}", f"/jobs/{text}"]
-            found += [f"/schedules?task={text}&tenant={text}"]
+            found += [f"/schedules?task={text}&tenant={text}", f"/jobs/new?task={text}", f"/schedules/new?task={text}"]
+            found += [f"/runs?task={text}", f"/usage?task={text}&tenant={text}", f"/schedules/preview?rule={text}"]
         return found

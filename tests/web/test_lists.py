@@ -132,6 +132,50 @@ def test_a_search_looks_at_so_many_and_says_so(
     assert api.ok(api.get(JOBS, state="queued"))["complete"] is True
 
 
+@pytest.mark.parametrize("state", [None, "queued", "scheduled", "cancelled"])
+@pytest.mark.parametrize(
+    "fits", [{"task": "add"}, {"queue": "mine"}, {"tenant": "acme"}, {"tag": "red"}, {"task": "add", "tenant": "acme"}]
+)
+def test_a_search_looks_at_the_newest_that_fit_the_other_filters(
+    api: Browser, jobs: Duly, state: str | None, fits: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(filters, "LOOK", 10)
+    delay = "1h" if state == "scheduled" else None
+    mine = jobs["add"].using(queue="mine", tenant="acme", tags=["red"], delay=delay)
+    other = jobs["send"].using(delay=delay)
+    made = []
+    for n in range(24):  # most are others'
+        made += [mine.enqueue(7777 if n in (9, 23) else n), *(other.enqueue(f"7777-{k}") for k in range(3))]
+    if state == "cancelled":
+        for job in made:
+            job.cancel()
+    first, last = made[9 * 4].id, made[23 * 4].id
+    params = {"text": "7777", **fits, **({} if state is None else {"state": state})}
+    page = api.ok(api.get(JOBS, **params))
+    assert [job["id"] for job in page["items"]] == [last]
+    assert (page["complete"], page["looked_at"]) == (False, 10)
+    second = api.ok(api.get(JOBS, **params, cursor=page["next_cursor"]))  # the 11th to the 20th that fit
+    assert [job["id"] for job in second["items"]] == [first]
+    assert (second["complete"], second["looked_at"]) == (False, 10)
+    third = api.ok(api.get(JOBS, **params, cursor=second["next_cursor"]))
+    assert (third["items"], third["complete"], third["looked_at"], third["next_cursor"]) == ([], True, 4, None)
+    assert ids_of(api, **params, limit=1) == [last]
+    assert ids_of(api, **{**params, "text": "7778"}) == []
+
+
+def test_a_search_passes_so_many_that_do_not_fit_and_no_more(
+    api: Browser, jobs: Duly, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(filters, "WALK", 5)
+    old = jobs["add"].enqueue(7777)
+    for n in range(12):
+        jobs["send"].enqueue(f"{n}")
+    page = api.ok(api.get(JOBS, state="queued", task="add", text="7777"))
+    assert (page["items"], page["complete"], page["looked_at"]) == ([], False, 0)
+    assert [len(each) for each in all_pages(api, state="queued", task="add", text="7777")] == [0, 0, 1]
+    assert ids_of(api, task="add", text="7777") == [old.id]  # of any state it passes more
+
+
 def test_what_is_parked_and_what_waits_are_one_list(api: Browser, jobs: Duly, raw: Raw, monkeypatch: Any) -> None:
     made = [jobs["add"].enqueue(n) for n in range(12)]
     for job in made[::3]:
@@ -208,23 +252,38 @@ def test_pages_among_many_are_stretches_of_an_index(jobs: Duly, raw: Raw) -> Non
             Filter(state=state, limit=10),
             Filter(state=state, limit=10, task="rare", look=5_000),
             Filter(state=state, limit=10, text="nothing", tenant="acme", look=5_000),
+            Filter(state=state, limit=10, text="nothing", look=5_000),
+            Filter(state=state, limit=10, text="nothing", task="add", look=5_000),
         ):
             page = jobs.store.database.read(partial(_watched_page, jobs.store.dialect, wanted, calls))
-            if wanted.task:
+            if wanted.task == "rare":
                 assert [job.task for job in page.jobs] == ["rare"] * 5
             if wanted.text:
                 assert (page.jobs, page.looked) == ([], 5_000)
                 following = page.following
                 assert following is not None
     plans = (explain_postgres if raw.is_postgres else explain_sqlite)(jobs.settings.url, calls)
+    assert {name for name, _ in plans} >= {"search_jobs_of_tenant", "search_waiting", "search_ended"}
     for name, plan in plans:
         if name.endswith("parked"):
             continue  # there are none
+        if name.startswith("search_"):
+            check_search(name, plan)
+            continue
         assert not re.search(r"Seq Scan on (jobs|ended|waiting)\b|Sort|TEMP B-TREE|SCAN .*duly_(?!parked)", plan), (
             name,
             plan,
         )
         assert not re.search(r"SCAN [a-z](?! USING)", plan) or name == "jobs_of", (name, plan)
+
+
+def check_search(name: str, plan: str) -> None:
+    """What a search passes is a stretch of an index, each job asked for by key; only what fitted may be sorted."""
+    index = {"search_jobs_of_tenant": "jobs_by_tenant", "search_jobs": "jobs_pkey", "search_ended": "ended_by_state"}
+    assert not re.search(r"Seq Scan on (jobs|ended|waiting)\b|SCAN [ej]\b(?! USING)", plan), (name, plan)
+    assert index.get(name, "") in plan or ("PRIMARY KEY" in plan and name == "search_jobs"), (name, plan)
+    for part in re.findall(r"Sort  .*\n.*\n.*", plan):
+        assert "CTE Scan on f" in part, (name, plan)
 
 
 def explain_postgres(url: str, calls: list[Call]) -> list[tuple[str, str]]:

@@ -15,12 +15,17 @@ import pytest
 
 from duly import Backoff, Duly
 from duly.web import Principal
+from duly.web.pages import acts
 from tests.helpers import opened
 from tests.web.browser import HOST, Browser, serve
 from tests.web.payloads import PAYLOADS, Poisoned
 from tests.web.seed import Seeded
 
-PAGES = ("/", "/jobs", "/schedules", "/queues", "/workers", "/tenants", "/alerts", "/audit")
+PAGES = (
+    "/", "/jobs", "/runs", "/schedules", "/queues", "/why", "/workers", "/tenants", "/usage", "/alerts", "/audit",
+    "/system", "/system/doctor",
+)  # fmt: skip
+FORMS = ("/jobs/new", "/schedules/new")
 
 
 class Reader(HTMLParser):
@@ -124,7 +129,9 @@ def test_every_page_shows_what_there_is(seeded: Seeded) -> None:
     schedule = read(browser, f"/schedules/{ids['daily']}")
     assert len(schedule.all("time")) >= 10
     assert "the mail server is being moved" in read(browser, "/queues").text
-    assert "alive" in read(browser, "/workers").text
+    workers = read(browser, "/workers").text
+    assert "alive" in workers
+    assert re.search(r"Memory [\d,]+ MB", workers)
     assert "acme" in read(browser, "/tenants").text
     assert "changed our mind" in read(browser, "/audit").text
 
@@ -167,7 +174,7 @@ def test_empty_pages_say_what_to_do_first(lite: Duly) -> None:
     assert "@jobs.recurring" in read(browser, "/schedules").text
     assert "duly worker app.py" in read(browser, "/workers").text
     assert 'using(tenant="acme")' in read(browser, "/tenants").text
-    for page in PAGES:
+    for page in (*PAGES, *FORMS):
         read(browser, page)
 
 
@@ -179,7 +186,7 @@ def test_pages_work_under_any_prefix(lite: Duly) -> None:
     browser = people(lite)
     browser.app = Starlette(routes=[Mount("/ops/jobs", browser.app)])
     browser.prefix = "/ops/jobs"
-    for page in (*PAGES, f"/jobs/{job.id}"):
+    for page in (*PAGES, *FORMS, f"/jobs/{job.id}"):
         shown = read(browser, page)
         for tag, attributes in shown.elements:
             for name in ("href", "src", "action"):
@@ -267,22 +274,31 @@ def test_nobody_is_sent_to_another_site_after_an_action(lite: Duly) -> None:
 
 def test_who_may_only_read_sees_no_button_and_can_do_nothing(lite: Duly) -> None:
     job = lite["add"].using(delay="1h").enqueue(1)
-    lite["add"].recur("x", every="1h", args={"x": 1})
+    recurs = lite["add"].recur("x", every="1h", args={"x": 1})
+    filled = {
+        "id": job.id, "priority": "5", "status": "failed", "deed": "retry", "scope": "queue", "name": "x",
+        "weight": "2", "task": "add", "args": '{"x": 1}', "rules": "@daily", "rule": "depth", "concurrency": "1",
+        "aging": "strict",
+    }  # fmt: skip
     for browser in (people(lite, ("read",)), people(lite, read_only=True)):
         for page in (*PAGES, f"/jobs/{job.id}"):
             assert not read(browser, page).all("form", method="post"), page
+        for page in FORMS:
+            read(browser, page, 403)
         shown = browser.send("GET", "/")
         cookie = shown.headers["set-cookie"].split(";")[0]
         # The token of this session is right, and it does not help.
         token = hmac.new(cookie.split("=")[1].encode(), b"duly csrf", hashlib.sha256).hexdigest()
-        answer = browser.send(
-            "POST",
-            f"/jobs/{job.id}/cancel",
-            data={"csrf_token": token, "back": "/jobs"},
-            headers={"origin": f"http://{HOST}", "cookie": cookie},
-        )
-        assert answer.status_code == 403, answer.text
+        for path in acts():
+            answer = browser.send(
+                "POST",
+                path.replace("{id}", recurs.id if path.startswith("/schedules") else job.id),
+                data={"csrf_token": token, "back": "/jobs", **filled},
+                headers={"origin": f"http://{HOST}", "cookie": cookie},
+            )
+            assert answer.status_code == 403, (path, answer.text)
     assert job.refresh().state == "scheduled"
+    assert (lite.audit(), lite.tokens(), len(lite.list()), len(lite.recurring_jobs())) == ([], [], 2, 1)
 
 
 def test_a_tenant_sees_nothing_of_others(lite: Duly) -> None:
@@ -292,13 +308,26 @@ def test_a_tenant_sees_nothing_of_others(lite: Duly) -> None:
     lite.cancel(other.id, "secretcorp reason")
     lite.pause(tenant="secretcorp")
     browser = people(lite, ("operate",), tenant="mine")
-    for page in ("/", "/jobs", "/schedules", "/queues", "/tenants", "/audit", f"/jobs/{mine.id}"):
+    pages = (
+        "/",
+        "/jobs",
+        "/jobs/new",
+        "/runs",
+        "/schedules",
+        "/schedules/new",
+        "/queues",
+        "/why",
+        "/tenants",
+        "/usage",
+    )
+    for page in (*pages, "/audit", f"/jobs/{mine.id}"):
         shown = browser.send("GET", page)
         assert shown.status_code == 200, page
         assert "secret" not in shown.text, page
         assert "4711" not in shown.text, page
     read(browser, f"/jobs/{other.id}", 404)
-    read(browser, "/workers", 403)
+    for page in ("/workers", "/alerts", "/system", "/system/doctor"):
+        read(browser, page, 403)
     told = browser.send("GET", f"/live.json?page=overview&watch={other.id},{mine.id}").json()
     assert told["jobs"][other.id] is None
     assert told["jobs"][mine.id]["state"] == "scheduled"

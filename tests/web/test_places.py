@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from duly import Duly
+from tests.helpers import eventually
 from tests.web.browser import Browser, browse, error_of
 
 
@@ -97,6 +98,7 @@ def test_workers_and_the_doctor_answer(api: Browser, jobs: Duly) -> None:
         [worker] = api.ok(api.get("/api/admin/workers"))["items"]
         assert worker["alive"] is True
         assert {"add", "send"} <= set(worker["tasks"])
+        assert eventually(lambda: api.ok(api.get("/api/admin/workers"))["items"][0]["memory_bytes"], 10) > 10 * 2**20
         assert by_name(api.ok(api.get("/api/admin/queues"))["items"])["default"]["workers"] == 1
     report = api.ok(api.get("/api/admin/doctor"))
     assert report["severity"] in ("ok", "info", "warning")

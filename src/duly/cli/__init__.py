@@ -14,6 +14,7 @@ from duly.cli import (
     dev,
     doctor,
     enqueue,
+    job_changes,
     jobs,
     limits,
     migrate,
@@ -55,6 +56,14 @@ Exit codes: 0 done, 1 not possible (no such job, ...), 2 wrong usage or configur
 130 interrupted.
 """
 
+for _change in (
+    job_changes.priority,
+    job_changes.boost,
+    job_changes.reschedule,
+    job_changes.state,
+    job_changes.copy,
+):
+    jobs.jobs.add_command(_change)
 main = Main("duly", help=_HELP, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 click.version_option(__version__, prog_name="duly")(main)
 for _command in (

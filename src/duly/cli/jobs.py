@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -11,7 +11,7 @@ from duly.app import Duly
 from duly.cli.apps import open_database
 from duly.cli.base import Command, Group, note, wants_utc
 from duly.cli.bulk import Act, act_on
-from duly.cli.options import DURATION, all_of, database_options, filter_options, scope_option, utc_option
+from duly.cli.options import all_of, database_options, filter_options, scope_option, utc_option
 from duly.cli.output import answer, moment, table
 from duly.cli.show import as_dict, as_text
 from duly.cli.text import clean, tail
@@ -64,7 +64,7 @@ def list_jobs(
     url: str | None, schema: str | None, app: str | None, limit: int, before: str | None, **wanted: Any
 ) -> None:
     """List jobs, newest first."""
-    _check_state(wanted["state"])
+    check_state(wanted["state"])
     opened = open_database(url, schema, app)
     before_id = None if before is None else find_id(opened, before)
     found = opened.list(**wanted, before=before_id, limit=limit)
@@ -81,7 +81,7 @@ def list_jobs(
         note(f"There may be more: --limit, or --before {tail(found[-1].id)}")
 
 
-def _check_state(text: str | None) -> None:
+def check_state(text: str | None) -> None:
     """Refuse a state that there is not, before any database is opened."""
     if text is not None:
         try:
@@ -142,7 +142,7 @@ def show(url: str | None, schema: str | None, app: str | None, tenant: str | Non
 
 # -- act --------------------------------------------------------------------------------------------------------------
 
-_acting_options = all_of(
+acting_options = all_of(
     click.argument("ids", nargs=-1, metavar="[JOB]..."),
     database_options,
     filter_options,
@@ -156,94 +156,33 @@ DELETE = Act("delete", "deleted", "deleted", ())
 
 
 @jobs.command(cls=Command)
-@_acting_options
+@acting_options
 def retry(url: str | None, schema: str | None, app: str | None, ids: tuple[str, ...], **given: Any) -> int | None:
     """Run jobs again now, their attempts at 0.
 
     Name them, or choose them by filter; by filter alone it is the failed ones.
     """
-    _check_state(given["state"])
+    check_state(given["state"])
     opened = open_database(url, schema, app)
     scope = within(opened, given["tenant"])
     return act_on(opened, RETRY, [find_id(scope, each) for each in ids], given, scope.retry, scope.retry_many)
 
 
 @jobs.command(cls=Command)
-@_acting_options
+@acting_options
 def cancel(url: str | None, schema: str | None, app: str | None, ids: tuple[str, ...], **given: Any) -> int | None:
     """Cancel jobs that wait; ask the workers of those that run to stop them."""
-    _check_state(given["state"])
+    check_state(given["state"])
     opened = open_database(url, schema, app)
     scope = within(opened, given["tenant"])
     return act_on(opened, CANCEL, [find_id(scope, each) for each in ids], given, scope.cancel, scope.cancel_many)
 
 
 @jobs.command(cls=Command)
-@_acting_options
+@acting_options
 def delete(url: str | None, schema: str | None, app: str | None, ids: tuple[str, ...], **given: Any) -> int | None:
     """Forget jobs and their history. By filter, --state must say which."""
-    _check_state(given["state"])
+    check_state(given["state"])
     opened = open_database(url, schema, app)
     scope = within(opened, given["tenant"])
     return act_on(opened, DELETE, [find_id(scope, each) for each in ids], given, scope.delete, scope.delete_many)
-
-
-@jobs.command(cls=Command)
-@click.argument("job")
-@click.argument("priority", type=int)
-@database_options
-@scope_option
-def priority(url: str | None, schema: str | None, app: str | None, tenant: str | None, job: str, priority: int) -> None:
-    """Set the PRIORITY (0 to 100) of a JOB that has not started."""
-    scope = within(open_database(url, schema, app), tenant)
-    job_id = find_id(scope, job)
-    scope.set_priority(job_id, priority)
-    answer({"id": job_id, "priority": priority}, f"{job_id} has priority {priority}")
-
-
-@jobs.command(cls=Command)
-@click.argument("job")
-@click.option("--by", type=click.IntRange(1, 100), metavar="N", default=10, show_default=True, help="By how much.")
-@database_options
-@scope_option
-def boost(url: str | None, schema: str | None, app: str | None, tenant: str | None, job: str, by: int) -> None:
-    """Raise the priority of a JOB that has not started, to 100 at most."""
-    scope = within(open_database(url, schema, app), tenant)
-    job_id = find_id(scope, job)
-    now = scope.boost(job_id, by)
-    answer({"id": job_id, "priority": now}, f"{job_id} has priority {now}")
-
-
-@jobs.command(cls=Command)
-@click.argument("job")
-@click.option("--delay", type=DURATION, required=True, metavar="DURATION", help="How long from now; 0 for at once.")
-@database_options
-@scope_option
-def reschedule(
-    url: str | None, schema: str | None, app: str | None, tenant: str | None, job: str, delay: timedelta
-) -> None:
-    """Give a JOB that has not started another time; of one that recurs, its next run."""
-    scope = within(open_database(url, schema, app), tenant)
-    job_id = find_id(scope, job)
-    scope.reschedule(job_id, delay=delay)
-    found = scope.get(job_id)
-    when = "now" if found.run_at is None else moment(found.run_at, datetime.now(UTC))
-    answer({"id": job_id, "run_at": found.to_dict()["run_at"]}, f"{job_id} is due {when}")
-
-
-@jobs.command(cls=Command)
-@click.argument("job")
-@click.argument("state")
-@database_options
-@scope_option
-def state(url: str | None, schema: str | None, app: str | None, tenant: str | None, job: str, state: str) -> None:
-    """Set the STATE of a JOB by hand: queued runs it again; succeeded, failed or cancelled ends one that waits."""
-    try:
-        State.parse(state)
-    except InvalidOption as error:
-        raise click.BadParameter(str(error), param_hint="STATE") from error
-    scope = within(open_database(url, schema, app), tenant)
-    job_id = find_id(scope, job)
-    scope.set_state(job_id, state)
-    now = str(scope.get(job_id).state)
-    answer({"id": job_id, "state": now}, f"{job_id} is {now}")

@@ -76,6 +76,16 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
+def listen_near(host: str, first: int) -> socket.socket:
+    """Take a port, or one of the next if somebody has it by now."""
+    for port in range(first, first + MORE_PORTS - 1):
+        try:
+            return listen(host, port)
+        except ConfigurationError:
+            continue
+    return listen(host, first + MORE_PORTS - 1)
+
+
 def free_port(first: int) -> int | None:
     """Return the first port that nobody has, of a few."""
     for port in range(first, first + MORE_PORTS):
@@ -124,6 +134,8 @@ class Served:
         return self
 
     def __exit__(self, *_: object) -> None:
+        web: Any = self.asgi.state.web
+        web.hub.close()
         self._server.should_exit = True
         self._thread.join(5)
         self._listener.close()

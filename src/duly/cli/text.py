@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from duly.domain.durations import human
+from duly.domain.text import human_size
 
 # Controls (C0, DEL, C1), lone surrogates, and marks that reorder or hide text.
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
@@ -90,6 +91,11 @@ def when(moment: datetime | None, now: datetime, *, utc: bool = False) -> str:
 def age(us: int) -> str:
     """Return a number of microseconds as a short duration; never negative."""
     return human(timedelta(microseconds=max(0, us) // 1_000 * 1_000 if us < 60_000_000 else us))
+
+
+def size(count: int | None) -> str:
+    """Return a number of bytes as people say it: 84 MB."""
+    return "-" if count is None else human_size(count)
 
 
 def plural(n: int, word: str, many: str | None = None) -> str:

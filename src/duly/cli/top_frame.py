@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from duly.alerting import AlertRecord
 from duly.app import Duly
 from duly.cli.apps import address_of
-from duly.cli.text import age, clean, plural, relative, tail
+from duly.cli.text import age, clean, plural, relative, size, tail
 from duly.job import Job
 from duly.metrics.observe import MINUTE_US, Observation, Observer, first_minute
 from duly.store import ops_observe
@@ -49,6 +49,8 @@ class Frame:
     parked: int
     workers: int
     slots: int
+    memory_bytes: int | None
+    """What the workers' processes have together; None if none of them says."""
     rate: float | None
     """Runs in a second since the last frame; None for the first one."""
     minutes: list[int]
@@ -82,6 +84,7 @@ class Frame:
             "parked": self.parked,
             "workers": self.workers,
             "slots": self.slots,
+            "memory_bytes": self.memory_bytes,
             "runs_per_minute": self.minutes,
             "failed_ratio": self.failed_ratio,
             "alerts": [alert.to_dict() for alert in self.alerts],
@@ -116,6 +119,7 @@ class Camera:
             parked=sum(seen.standing.parked.values()),
             workers=len(seen.workers),
             slots=sum(worker.slots for worker in seen.workers),
+            memory_bytes=_memory(seen),
             rate=self._rate(sum(by_minute.values())),
             minutes=[by_minute.get(at, 0) for at in range(first_minute(now), now - now % MINUTE_US, MINUTE_US)],
             failed_ratio=total.failed_ratio,
@@ -138,6 +142,11 @@ class Camera:
         if before is None or runs < before[1] or at - before[0] < 0.2:
             return None
         return (runs - before[1]) / (at - before[0])
+
+
+def _memory(seen: Observation) -> int | None:
+    said = [worker.memory_bytes for worker in seen.workers if worker.memory_bytes is not None]
+    return sum(said) if said else None
 
 
 def _together(lines: Sequence[Line]) -> Ran:
@@ -227,6 +236,7 @@ def _head(frame: Frame, width: int, *, paused: bool) -> list[Any]:
         f"{sums['waiting']:,} wait, {sums['running']:,} run, {sums['scheduled']:,} scheduled, {frame.parked:,} parked"
     )
     crew = f"{plural(frame.workers, 'worker')}, {plural(frame.slots, 'slot')}"
+    crew += "" if frame.memory_bytes is None else f", {size(frame.memory_bytes)}"
     style = "" if frame.workers or not sums["waiting"] else "bold red"
     return [
         _one_line(title, width, "bold"),

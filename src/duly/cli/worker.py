@@ -181,10 +181,10 @@ def _serving(app: Duly, port: int | None, *, first: bool) -> Iterator[None]:
     if port is None:
         yield
         return
-    from duly.cli.serving import HOST, Served, listen
+    from duly.cli.serving import HOST, Served, listen_near
 
     try:
-        listener = listen(HOST, port)
+        listener = listen_near(HOST, port)
     except ConfigurationError as error:
         say("web", f"no dashboard: {error}", json=wants_json(), error=str(error))
         yield

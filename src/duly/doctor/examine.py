@@ -7,8 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from duly.doctor import installation, jobs, postgres, recurring, retention, sqlite, workers
-from duly.doctor.finding import Area, Finding, Severity
+from duly.doctor.finding import Area, Finding, Fix, Severity
+from duly.domain.audit import Actor, current_actor
 from duly.domain.errors import DulyError
+from duly.store import ops_audit
+from duly.store.call import Op
 from duly.store.database import Hint
 from duly.store.postgres import PostgresDatabase
 from duly.store.sqlite import SqliteDatabase
@@ -56,12 +59,22 @@ def _area(name: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Finding
         yield Area(name).error("examined", f"could not be examined: {what}", step or "run it again with --debug")
 
 
+def _mended(finding: Finding, fix: Fix, actor: Actor) -> Op[list[str]]:
+    """Mend it, and write down who did, in one transaction."""
+    done = yield from fix()
+    if done:
+        subject = f"{finding.area}: {finding.check}"
+        yield from ops_audit.keep(actor, "mend", subject=subject, reason=finding.what, after={"done": "\n".join(done)})
+    return done
+
+
 def repair(app: Duly, finding: Finding) -> Finding:
     """Mend what was found, in one transaction, beside whoever else is at work."""
     if finding.fix is None:
         return finding
+    fix, actor = finding.fix, current_actor()
     try:
-        done = app.store.run(finding.fix)
+        done = app.store.run(lambda: _mended(finding, fix, actor))
     except DulyError as error:
         return replace(finding, refused=str(error))
     app.store.poke(Hint("look"))

@@ -28,6 +28,7 @@
     ├── QuotaExceeded                      a tenant has had what it may
     ├── MirrorFailed                       what must happen beside a change failed; the change was not made
     ├── StaleRun                           a run that no longer owns its job
+    ├── NotCommitted                       a run completed in a transaction that was then not committed
     ├── JobFailed, JobCancelled            raised by waiting for a result
     ├── WaitTimeout (TimeoutError)
     └── WorkerError
@@ -184,6 +185,10 @@ class MirrorFailed(DulyError):
 
 class StaleRun(DulyError):
     """This run no longer owns its job: its lease lapsed and the job was given to another worker."""
+
+
+class NotCommitted(DulyError):
+    """The handler returned, but the transaction in which it completed its job was not committed: commit it there."""
 
 
 class JobFailed(DulyError):

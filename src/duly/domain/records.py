@@ -247,6 +247,8 @@ class WorkerRecord:
     skew: Skew | None = None
     capacity: str | None = None
     """How its slots are divided, as JSON; None if it does not say."""
+    memory_bytes: int | None = None
+    """How much memory its process had when it was last seen; None if it does not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,7 +270,9 @@ class Filter:
     limit: int = 100
     offset: int = 0
     look: int | None = None
-    """At how many jobs to look at most; None: at all of them."""
+    """At how many jobs to look at most; None: at all of them. For a text: at how many that fit the rest."""
+    walk: int = 100_000
+    """How many jobs to pass at most to find those, where a text is looked for among few; more if in any state."""
 
 
 class Cursor(NamedTuple):
@@ -286,7 +290,9 @@ class Page:
     following: Cursor | None
     """Where the next page begins; None at the end."""
     looked: int | None
-    """At how many jobs it looked before it gave up; None: the page is full, or there are no more."""
+    """At how many jobs it looked; None: the page is full before that mattered, or there are no more."""
+    gave_up: bool = False
+    """Whether there are more, at which it did not look."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -65,6 +65,12 @@ class Signature:
         """The values of the parameters that need not be given."""
         return {each.name: each.default for each in self._parameters if each.default is not each.empty}
 
+    def example(self) -> dict[str, JSON]:
+        """Values that the parameters which must be given might take: for a form, as a start."""
+        codecs, loose = self.fields.codecs, (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        needed = [each.name for each in self._parameters if each.default is each.empty and each.kind not in loose]
+        return {name: _example(codecs[name].name) for name in needed}
+
     def __str__(self) -> str:
         return f"{self.name}({', '.join(self._signature.parameters)})"
 
@@ -226,3 +232,17 @@ def _namespace(fn: Callable[..., object]) -> dict[str, Any]:
     if not hasattr(inner, "__globals__") and not isinstance(inner, type):
         inner = type(inner).__call__  # an object that can be called
     return getattr(inner, "__globals__", {})
+
+
+_EXAMPLES: dict[str, JSON] = {"int": 1, "float": 1.5, "bool": True, "str": "hello", "Any": 1, "None": None}
+
+
+def _example(kind: str) -> JSON:
+    kind = kind.removesuffix(" | None").strip()
+    if kind in _EXAMPLES:
+        return _EXAMPLES[kind]
+    if kind.startswith(("list", "tuple", "set", "Sequence", "frozenset")):
+        return []
+    if kind.startswith(("dict", "Mapping")):
+        return {}
+    return "2030-01-31T08:00:00Z" if kind == "datetime" else "..."

@@ -86,3 +86,10 @@ def guarded(show: Callable[[_T], str], value: _T) -> str:
 def _format_traceback(error: BaseException) -> str:
     lines = traceback.TracebackException.from_exception(error, limit=-_FRAMES).format()
     return "".join(clean_text(line, _CHUNK_BYTES) for line in lines)
+
+
+def human_size(count: int) -> str:
+    """Return a number of bytes as people say it: 84 MB."""
+    if count < 2**20:
+        return f"{count / 2**10:.0f} kB"
+    return f"{count / 2**20:.0f} MB" if count < 10 * 2**30 else f"{count / 2**30:.1f} GB"

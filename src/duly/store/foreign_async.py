@@ -28,8 +28,13 @@ class AsyncLibrary(Library, Protocol):
         ...
 
 
-async def run(connection: object, op: Callable[[], Op[R]], database: Database) -> R:
+async def run(connection: object, op: Callable[[], Op[R]], database: Database, *, bare: bool = False) -> R:
     """Run an operation on the caller's connection."""
+    return await take(connection, lambda library: steps_of(library, op, database, bare=bare))
+
+
+async def take(connection: object, steps: Callable[[Library], Steps[R]]) -> R:
+    """Take steps on the caller's connection."""
     match kind_of(connection):
         case Kind.SQLALCHEMY_ASYNC:
             started = cast("AsyncConnection", connection)
@@ -37,16 +42,16 @@ async def run(connection: object, op: Callable[[], Op[R]], database: Database) -
                 raise InvalidOption(
                     "connection= is an AsyncConnection not yet open. Open it: async with engine.begin() as connection"
                 )
-            return await started.run_sync(lambda inner: foreign_sync.run(inner, op, database))
+            return await started.run_sync(lambda inner: foreign_sync.take(inner, steps))
         case Kind.SQLALCHEMY_ASYNC_SESSION:
             session = cast("AsyncSession", connection)
-            return await session.run_sync(lambda inner: foreign_sync.run(inner, op, database))
+            return await session.run_sync(lambda inner: foreign_sync.take(inner, steps))
         case Kind.SQLALCHEMY_ASYNC_SCOPED:
             scoped = cast("async_scoped_session[AsyncSession]", connection)
-            return await run(scoped(), op, database)
+            return await take(scoped(), steps)
         case _:
             library = await library_of(connection)
-            return await drive(steps_of(library, op, database), library.execute)
+            return await drive(steps(library), library.execute)
 
 
 async def drive(steps: Steps[R], execute: Callable[[Step], Awaitable[Rows]]) -> R:

@@ -67,8 +67,41 @@ class TablesNotMade(SchemaMissing):
     """The SQLite file has no tables yet, and the caller has nothing open that would keep us from making them."""
 
 
-def steps_of(library: Library, op: Callable[[], Op[R]], database: Database) -> Steps[R]:
-    """Run an operation on the caller's connection, all or nothing."""
+def steps_of(library: Library, op: Callable[[], Op[R]], database: Database, *, bare: bool = False) -> Steps[R]:
+    """Run an operation on the caller's connection, all or nothing.
+
+    `bare`: it writes by one statement at most, so on PostgreSQL, where an error ends the transaction, it needs no
+    savepoint for that.
+    """
+    yield from _check_place(library, database)
+    around = library.around()
+    words = _Words(library.style, database)
+    try:
+        if bare and around is Around.TRANSACTION and words.dialect is Dialect.POSTGRES:
+            return (yield from _statements(words, op))
+        return (yield from _all_or_nothing(around, words, op))
+    except Exception as error:
+        if _is_about_schema(error):
+            yield from _explain(error, around, words, database)
+        raise
+
+
+def opening(library: Library, database: Database) -> Steps[Around]:
+    """Have a transaction open on the caller's connection. Returns what was around before: what we opened, we end."""
+    yield from _check_place(library, database)
+    around = library.around()
+    if around is not Around.TRANSACTION:
+        yield Step(_bracket(around, library.dialect)[0])
+    return around
+
+
+def ending(sql: str) -> Steps[None]:
+    """End a transaction that we opened: COMMIT or ROLLBACK."""
+    yield Step(sql)
+
+
+def _check_place(library: Library, database: Database) -> Steps[None]:
+    """Refuse a connection to another database, as far as can be told."""
     if library.dialect is not database.dialect:
         raise InvalidOption(
             f"connection= leads to {_NAMES[library.dialect]}, but duly uses {_where(database)}. "
@@ -77,14 +110,6 @@ def steps_of(library: Library, op: Callable[[], Op[R]], database: Database) -> S
     if isinstance(database, SqliteDatabase):
         rows = yield Step("PRAGMA database_list")
         check_file(next(str(row[2] or "") for row in rows if row[1] == "main"), database.path)
-    around = library.around()
-    words = _Words(library.style, database)
-    try:
-        return (yield from _all_or_nothing(around, words, op))
-    except Exception as error:
-        if _is_about_schema(error):
-            yield from _explain(error, around, words, database)
-        raise
 
 
 _NAMES = {Dialect.SQLITE: "SQLite", Dialect.POSTGRES: "PostgreSQL"}

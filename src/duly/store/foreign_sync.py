@@ -30,10 +30,15 @@ class SyncLibrary(Library, Protocol):
         ...
 
 
-def run(connection: object, op: Callable[[], Op[R]], database: Database) -> R:
+def run(connection: object, op: Callable[[], Op[R]], database: Database, *, bare: bool = False) -> R:
     """Run an operation on the caller's connection."""
+    return take(connection, lambda library: steps_of(library, op, database, bare=bare))
+
+
+def take(connection: object, steps: Callable[[Library], Steps[R]]) -> R:
+    """Take steps on the caller's connection."""
     library = library_of(connection)
-    return drive(steps_of(library, op, database), library.execute)
+    return drive(steps(library), library.execute)
 
 
 def drive(steps: Steps[R], execute: Callable[[Step], Rows]) -> R:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Final, NamedTuple
 
 from duly.domain.ids import lowest_id_at
 from duly.domain.records import Cursor, Filter, JobRecord, Page
@@ -14,6 +15,10 @@ from duly.store.ops_jobs import find_of, job_record
 FIRST_ID = "00000000-0000-0000-0000-000000000000"
 LAST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 END_OF_TIME = 2**62
+FEW: Final = 2_000
+"""So many jobs a search passes first."""
+ALONE: Final = 5
+"""So many times more it passes where it asks no other table, which is so much cheaper."""
 _LISTS = {None: "jobs", State.SCHEDULED: "scheduled", State.RUNNING: "running", State.DISABLED: "disabled"}
 
 
@@ -29,6 +34,8 @@ def page(dialect: Dialect, wanted: Filter) -> Op[Page]:
     stretch = yield from _stretch(wanted)
     if stretch is None:
         return Page(jobs=[], following=None, looked=None)
+    if wanted.text is not None and wanted.look is not None and _narrowed(replace(wanted, text=None)):
+        return (yield from _search(dialect, wanted, stretch))
     found: list[Cursor] = []
     stop: Cursor | None = None
     for name in _names(wanted.state):
@@ -43,7 +50,56 @@ def page(dialect: Dialect, wanted: Filter) -> Op[Page]:
     records = yield from _records(dialect, wanted, [each.id for each in found])
     if len(found) == wanted.limit:
         return Page(jobs=records, following=found[-1], looked=None)
-    return Page(jobs=records, following=stop, looked=None if stop is None else wanted.look)
+    return Page(jobs=records, following=stop, looked=None if stop is None else wanted.look, gave_up=stop is not None)
+
+
+# -- a text among the jobs that fit other filters ---------------------------------------------------------------------
+
+
+class _Sweep(NamedTuple):
+    """What a search found: the jobs, at how many it looked, and where it gave up."""
+
+    found: list[Cursor]
+    looked: int
+    stop: Cursor | None
+
+
+def _search(dialect: Dialect, wanted: Filter, stretch: dict[str, Value]) -> Op[Page]:
+    """Look for a text in the newest jobs that fit the other filters. First among few: often those fill the page."""
+    walk = wanted.walk if wanted.state is not None else wanted.walk * ALONE
+    sweep = yield from _sweep(wanted, stretch, min(FEW, walk))
+    if len(sweep.found) < wanted.limit and sweep.stop is not None and walk > FEW:
+        sweep = yield from _sweep(wanted, stretch, walk)
+    records = yield from _records(dialect, wanted, [each.id for each in sweep.found])
+    if len(sweep.found) == wanted.limit:
+        return Page(jobs=records, following=sweep.found[-1], looked=None)
+    return Page(jobs=records, following=sweep.stop, looked=sweep.looked, gave_up=sweep.stop is not None)
+
+
+def _sweep(wanted: Filter, stretch: dict[str, Value], walk: int) -> Op[_Sweep]:
+    assert wanted.look is not None
+    found: list[Cursor] = []
+    stop: Cursor | None = None
+    looked = 0
+    of_tenant = wanted.state is None and wanted.tenant is not None
+    for name in ("jobs_of_tenant",) if of_tenant else _names(wanted.state):
+        rows = yield Call(f"search_{name}", stretch | {"walk": walk, "look": wanted.look})
+        found += [_cursor(row[:-1]) for row in rows if row[-1] is None]
+        last = next((row for row in rows if row[-1] is not None), None)  # of those that fit, and how many they were
+        fitted = 0 if last is None else int(str(last[-1]))
+        looked += fitted
+        if last is not None and fitted == wanted.look:
+            end: Cursor | None = _cursor(last[:-1])
+        else:
+            passed = yield Call(f"look_{name}", stretch | {"look": walk})
+            end = _cursor(passed[0]) if passed else None
+        if end is not None:
+            stop = end if stop is None else max(stop, end, key=_by_id)
+    found.sort(key=lambda each: (each.at or 0, each.id), reverse=True)
+    if wanted.state is State.QUEUED:  # each place was read from its newest on, to be merged here
+        newest = [each for each in found if stop is None or each.id >= stop.id]
+        found = newest[wanted.offset : wanted.offset + wanted.limit]
+    return _Sweep(found, looked, stop)
 
 
 def _last_looked_at(name: str, wanted: Filter, stretch: dict[str, Value]) -> Op[Cursor | None]:

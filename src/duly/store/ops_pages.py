@@ -142,6 +142,25 @@ def snapshot(
     )
 
 
+class InHand(NamedTuple):
+    """What workers run at one moment."""
+
+    held: dict[str, int]
+    """How many jobs each worker runs."""
+    jobs: list[Busy]
+    """Which, the longest first; so many of them as were asked for."""
+
+    def of(self, worker_id: str) -> list[Busy]:
+        """The jobs that one worker runs."""
+        return [job for job in self.jobs if job.worker_id == worker_id]
+
+
+def in_hand(most: int) -> Op[InHand]:
+    """What workers run now."""
+    held = {str(worker): int(str(n)) for worker, n in (yield Call("page_held"))}
+    return InHand(held, [Busy._make(row) for row in (yield Call("page_running", {"tenant": None, "n": most}))])
+
+
 def strips(dialect: Dialect, ids: Sequence[str], n: int) -> Op[dict[str, list[Past]]]:
     """The last runs of several jobs, oldest first."""
     found: dict[str, list[Past]] = {}

@@ -55,10 +55,12 @@ def end_runs(
     only_expired: bool = False,
     mirrored: bool = True,
     queueing: bool = False,
+    patient: bool = False,
 ) -> Op[Ended]:
     """End runs of recurring jobs. Without `mirrored` no mirror is called: it has failed too often.
 
-    With `queueing` wait a little in the queue for a job that others hold, one after the other without a gap.
+    With `queueing` wait a little in the queue for a job that others hold, one after the other without a gap. `patient`:
+    this is somebody's own transaction, whose mirrors wait for locks as it does.
 
     One whose arguments do not fit is set aside: its state is "parked", and its reason the mark of the code.
     """
@@ -79,7 +81,11 @@ def end_runs(
     accepted = yield from _end(dialect, plain, runs, shard=shard, only_expired=only_expired)
     ended = Ended(accepted | parked, busy, {}, {}, jobs[0].now if jobs else 0)
     if beside:
+        if dialect is Dialect.POSTGRES and not patient:
+            yield Call("wait_little")
         yield from _end_mirrored(recurring, beside, runs, ended, shard=shard, only_expired=only_expired)
+        if dialect is Dialect.POSTGRES and not patient:
+            yield Call("wait_again")
     return ended
 
 
@@ -214,8 +220,6 @@ def _end_mirrored(
     """Settle together with their mirrors; should one fail, each by itself. Adds to what has ended."""
     groups = [list(jobs)] if len(jobs) > 1 else []
     together = False
-    if recurring.dialect is Dialect.POSTGRES:
-        yield Call("wait_little")
     for group in groups:
         more, error = yield from _try(recurring, group, runs, shard=shard, only_expired=only_expired)
         together = error is None
@@ -231,8 +235,6 @@ def _end_mirrored(
                 ended.held.add(job.id)
             else:
                 (ended.hookless if state == HOOK_MISSING else ended.failed)[job.id] = text
-    if recurring.dialect is Dialect.POSTGRES:
-        yield Call("wait_again")
 
 
 def _try(

@@ -157,7 +157,7 @@ def give_back(dialect: Dialect, pairs: Sequence[tuple[str, int]], *, shard: int 
 
 
 def _give_back(dialect: Dialect, pairs: Sequence[tuple[str, int]], shard: int) -> Op[set[str]]:
-    rows = yield Call("held_pairs", _pairs(dialect, pairs))
+    rows = yield Call("held_pairs", params_of_pairs(dialect, pairs))
     given: set[str] = set()
     plain: list[Settled] = []
     for job_id, token, hold, crashes in rows:
@@ -200,15 +200,21 @@ def already_settled(batch: Sequence[Settled]) -> Op[set[str]]:
     return found
 
 
-def renew(dialect: Dialect, pairs: Sequence[tuple[str, int]], lease_us: int) -> Op[dict[str, bool]]:
-    """Extend leases by (id, token). Returns those that still hold, and whether each was asked to stop."""
+def renew(dialect: Dialect, pairs: Sequence[tuple[str, int]], lease_us: int) -> Op[dict[str, bool | None]]:
+    """Extend leases by (id, token). Returns those that still hold, and whether each was asked to stop.
+
+    None instead: it holds, but somebody is about to write it, and it was not extended.
+    """
     if not pairs:
         return {}
-    rows = yield Call("renew", _pairs(dialect, pairs) | {"lease_us": lease_us})
-    return {str(row[0]): row[1] is not None for row in rows}
+    held: dict[str, bool | None] = {}
+    rows = yield Call("renew", params_of_pairs(dialect, pairs) | {"lease_us": lease_us})
+    if dialect is Dialect.POSTGRES and len(rows) < len(pairs):
+        held = {str(row[0]): None for row in (yield Call("still_held", params_of_pairs(dialect, pairs)))}
+    return held | {str(row[0]): row[1] is not None for row in rows}
 
 
-def _pairs(dialect: Dialect, pairs: Sequence[tuple[str, int]]) -> dict[str, Value]:
+def params_of_pairs(dialect: Dialect, pairs: Sequence[tuple[str, int]]) -> dict[str, Value]:
     """(id, token) pairs as parameters, in the order in which all lock them."""
     pairs = sorted(pairs)
     if dialect is Dialect.POSTGRES:

@@ -50,9 +50,10 @@ def add(
     yield Call("insert_worker", params | asdict(process))
 
 
-def see(worker_id: str, state: str, skew: Skew | None = None) -> Op[Seen]:
-    """Write down that a worker lives, and how its host's clock goes, if it knows."""
-    rows = yield Call("see_worker", {"id": worker_id, "state": state, **_clock(skew)})
+def see(worker_id: str, state: str, skew: Skew | None = None, memory_bytes: int | None = None) -> Op[Seen]:
+    """Write down that a worker lives, how its host's clock goes and how much memory it has, if it knows."""
+    params: dict[str, Value] = {"id": worker_id, "state": state, "memory_bytes": memory_bytes, **_clock(skew)}
+    rows = yield Call("see_worker", params)
     if not rows:
         return Seen(False)
     now, due, lapse = (None if value is None else int(str(value)) for value in rows[0])
@@ -93,6 +94,7 @@ def everyone() -> Op[list[WorkerRecord]]:
                 silent_us=int(str(row[16])),
                 skew=None if row[17] is None else Skew(int(str(row[17])), int(str(row[18] or 0))),
                 capacity=None if row[19] is None else str(row[19]),
+                memory_bytes=None if row[20] is None else int(str(row[20])),
             )
         )
     return found

@@ -69,6 +69,7 @@ from duly.store import (
 )
 from duly.store.call import Call, Dialect, Op, Rows
 from duly.store.caps import Caps
+from duly.store.completions import Completions
 from duly.store.database import Database, Hint, Waker
 from duly.store.gates import Gates
 from duly.store.ops_keys import Freed
@@ -142,6 +143,7 @@ class Store:
         """The Python hooks of this process that see changes of recurring jobs, by task."""
         self.gates = Gates(database)
         self.caps = Caps(database)
+        self.completions = Completions(database, self.hooks)
         self._shard = random.randrange(1, 2**31)
 
     @classmethod
@@ -412,7 +414,7 @@ class Store:
         """Give jobs parked by another version of the code another chance."""
         return self.database.write(lambda: ops_jobs.release_parked(self.dialect, task, fingerprint, 1_000))
 
-    def renew(self, pairs: Sequence[tuple[str, int]], lease_us: int) -> dict[str, bool]:
+    def renew(self, pairs: Sequence[tuple[str, int]], lease_us: int) -> dict[str, bool | None]:
         """Extend leases by (id, token). Returns those that hold, and whether each was asked to stop."""
         return self.database.write(lambda: ops_settle.renew(self.dialect, pairs, lease_us), atomic=False)
 
@@ -506,9 +508,11 @@ class Store:
             )
         )
 
-    def see_worker(self, worker_id: str, state: str, skew: Skew | None = None) -> ops_workers.Seen:
+    def see_worker(
+        self, worker_id: str, state: str, skew: Skew | None = None, memory_bytes: int | None = None
+    ) -> ops_workers.Seen:
         """Write down that a worker lives. Returns whether it is on record, and the µs until one is due or may lapse."""
-        return self.database.write(lambda: ops_workers.see(worker_id, state, skew), atomic=False)
+        return self.database.write(lambda: ops_workers.see(worker_id, state, skew, memory_bytes), atomic=False)
 
     def set_idle(self, worker_id: str, idle: bool) -> None:
         """Say whether a worker needs waking."""

@@ -64,6 +64,10 @@ class ChildRun(Run):
         """Keep a line with this run."""
         self._child.send({"line": line})
 
+    def announce_completion(self) -> None:
+        """Tell the worker that this run may be on record from now on."""
+        self._child.send({"completing": True})
+
 
 class Forward(logging.Handler):
     """Hands log records of a run to the worker, which shows them as it shows its own, and keeps them with the run."""
@@ -168,6 +172,9 @@ class Child:
         def conclude(concluded: Concluded) -> None:
             if self.pid != os.getpid():
                 os._exit(1)  # a handler forked and let the copy come this far
+            if concluded[0].recorded:
+                self.send(recorded_message(concluded))
+                return
             self.send({"settled": list(concluded[2]), "told": told})
 
         return Executor(place.registry or Registry(), conclude, max_result=self._max_result, now_us=self._now_us)
@@ -301,6 +308,12 @@ class Child:
         pending = None if run is None else run.take_progress()
         if pending is not None:
             self.send({"progress": list(pending)})
+
+
+def recorded_message(concluded: Concluded) -> dict[str, Any]:
+    """What the worker must know of a run that is on record."""
+    completion = concluded[0].completion
+    return {"recorded": list(concluded[2]), "next": None if completion is None else list(completion.following)}
 
 
 def _main_thread() -> int:

@@ -18,6 +18,7 @@ from duly.domain.text import clean_text
 if TYPE_CHECKING:
     import asyncio
 
+    from duly.worker.completing import Completing, Completion
     from duly.worker.registry import TaskDefinition
 
 LOG_BYTES = 65_536
@@ -34,6 +35,7 @@ class Run:
         "cancel_event",
         "cancel_reason",
         "child",
+        "completion",
         "definition",
         "fenced",
         "hurried",
@@ -48,6 +50,7 @@ class Run:
         "occurrence",
         "phase",
         "rated",
+        "recorded",
         "started_ns",
         "stopping",
         "thread_id",
@@ -77,6 +80,8 @@ class Run:
         self.asyncio_task: asyncio.Task[object] | None = None
         self.thread_id: int | None = None
         self.child: object | None = None
+        self.completion: Completion | None = None  # it was completed in a transaction of its handler's, if that commits
+        self.recorded = False  # and that has committed: there is nothing left to settle
         self.log_lines: list[str] | None = None
         self.log_bytes = 0
         self._progress: tuple[float | None, str | None] | None = None
@@ -169,6 +174,23 @@ class Run:
             self.cancel_event.wait(timeout)
         return self.cancelled()
 
+    def completing(self, connection: object) -> Completing:
+        """Complete this job in your own transaction: what the block writes and the job's success commit together.
+
+            with psycopg.connect(url) as conn:  # commits at the end
+                with current_job().completing(conn) as completion:
+                    conn.execute("UPDATE accounts SET ...")
+                    completion.result = {"paid": 42}
+
+        `connection` leads to the database that the jobs are in; `async with` for an asynchronous one. When the block
+        ends, the job is ended on that connection, if this run still owns it: else `StaleRun` or `JobCancelled` is
+        raised, and you must not commit. If you roll back, or the block raises, the job goes on as if it had never been
+        completed. Where no transaction is open and the connection commits by itself, the block is one of its own.
+        """
+        from duly.worker.completing import Completing
+
+        return Completing(self, connection)
+
     def progress(self, fraction: float | None, text: str | None = None) -> None:
         """Say how far this run has come (0 to 1) and what it does; shown to people, written about twice a second."""
         if fraction is not None:
@@ -194,6 +216,9 @@ class Run:
         """The progress that has not been written yet."""
         pending, self._progress = self._progress, None
         return pending
+
+    def announce_completion(self) -> None:
+        """The handler is about to end its job itself. In a child process, the worker must know before that is seen."""
 
     def log_text(self) -> str | None:
         """The lines kept, as one text."""

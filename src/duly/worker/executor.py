@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 from duly.domain import outcome
 from duly.domain.clock import to_us
 from duly.domain.durations import human, micros
-from duly.domain.errors import ArgumentsDoNotFit, InvalidOption, Steer, WorkerError
+from duly.domain.errors import ArgumentsDoNotFit, InvalidOption, NotCommitted, Steer, WorkerError
 from duly.domain.json import decode, encode_result
 from duly.domain.limits import LATE_US
 from duly.domain.records import HOLD, Settled
 from duly.domain.retry import Backoff
 from duly.domain.text import clean_text, describe_exception
+from duly.worker.afterwards import Afterwards
 from duly.worker.context import Run, lease_time
 from duly.worker.hooks import run_hook_whatever
 from duly.worker.registry import Registry
@@ -70,6 +71,8 @@ class Executor:
         self._quickest = 0.0
         self.telling: set[asyncio.Task[None]] = set()
         """Failure hooks under way on the event loop."""
+        self.afterwards = Afterwards(self.recorded)
+        """What looks whether a handler's own transaction was committed; here, unless somebody has a thread for it."""
 
     def _is_late(self, run: Run) -> bool:
         """Whether so much time has passed since a run was claimed that with it more would start than its rate says.
@@ -134,6 +137,9 @@ class Executor:
 
     def succeeded(self, run: Run, value: object) -> None:
         """The handler returned."""
+        if run.completion is not None:
+            self._completed(run, None, lambda: self.raised(run, NotCommitted()), value)
+            return
         if run.noticed:
             self.raised(run, InterruptedError("the handler was told to stop and returned"))
             return
@@ -182,6 +188,9 @@ class Executor:
 
     def raised(self, run: Run, error: BaseException) -> None:
         """The handler raised: a failure, a signal to steer, or because it was told to stop."""
+        if run.completion is not None:
+            self._completed(run, error, lambda: self.raised(run, error))
+            return
         ended = time.monotonic_ns()
         run.phase = 2
         job, ran = run.job, run.ran_us(ended)
@@ -209,7 +218,7 @@ class Executor:
 
     def settled_elsewhere(self, run: Run, settled: Settled, *, told: bool) -> None:
         """A child process says what became of a run. `told`: it has called the failure hooks."""
-        job = run.job
+        job, run.completion = run.job, None
         settled = settled._replace(id=job.id, token=job.token, log=run.log_text())
         if settled.state == "failed" and not told:
             error = WorkerError(f"{settled.error_kind}: {settled.error}")
@@ -220,6 +229,9 @@ class Executor:
     def died(self, run: Run, how: str) -> None:
         """The child process ended under its handler: because it was told to stop, or a crash that counts as one."""
         error = WorkerError(how)
+        if run.completion is not None:
+            self._completed(run, error, lambda: self.died(run, how))
+            return
         if run.cancelled():
             self.raised(run, error)
             return
@@ -231,6 +243,27 @@ class Executor:
         if settled.state == "failed":
             self._tell_failure(run, error)
         self._conclude((run, ended, settled))
+
+    def _completed(
+        self, run: Run, error: BaseException | None, otherwise: Callable[[], None], value: object = None
+    ) -> None:
+        """The handler had ended its job in its own transaction: see whether that was committed, and if not, do this."""
+        run.phase = 2
+        self.afterwards.take(run, error, otherwise, value)
+
+    def recorded_elsewhere(self, run: Run, settled: Settled, following: tuple[int | None, int] | None) -> None:
+        """A child process says that a run was completed, and that it has seen that committed."""
+        if run.completion is not None:
+            run.completion.settled = settled._replace(id=run.job.id, token=run.job.token)
+            run.completion.committed = True
+            if following is not None:
+                run.completion.following = type(run.completion.following)(*following)
+        self.succeeded(run, None)
+
+    def recorded(self, run: Run, settled: Settled, ended_ns: int) -> None:
+        """A run is on record as completed: conclude it without writing anything."""
+        run.recorded = True
+        self._conclude((run, ended_ns, settled))
 
     @property
     def clock_offset(self) -> int:

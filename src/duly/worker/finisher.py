@@ -145,18 +145,24 @@ class Finisher:
         plain: list[Concluded] = []
         special: list[Concluded] = []
         recurring: list[Concluded] = []
+        recorded: list[Concluded] = []
         for concluded in batch:
             run, settled = concluded[0], concluded[2]
-            if run.job.hold == RECURS and not run.lost:
+            if run.recorded:
+                recorded.append(concluded)
+            elif run.job.hold == RECURS and not run.lost:
                 recurring.append(concluded)
             elif settled.state == "parked" or run.job.hold in KEYED:
                 (plain if run.lost else special).append(concluded)
             else:
                 plain.append(concluded)
+        if recorded:
+            self._take_recorded(recorded)
+            self._batch = [*plain, *special, *recurring]
         aged = [each[2]._replace(age_us=(now - each[1]) // 1_000) for each in plain if not each[0].lost]
         repeated, self._repeated = self._repeated, True
         keyed = [each for each in plain if each[0].job.limit_key is not None and not each[0].lost]
-        self._done(plain, self._settle_plain(aged, _freed(keyed), repeated=repeated) if aged else set())
+        self._done(plain, self._settle_plain(aged, freed_by(keyed), repeated=repeated) if aged else set())
         self._batch = special + recurring
         if recurring:
             self._end_recurring([_Postponed(each, 0.0) for each in recurring], repeated=repeated)
@@ -167,6 +173,23 @@ class Finisher:
             self._done([concluded], {settled.id} if self._settle_special(run, settled) else set())
             self._batch = self._batch[1:]
         self._repeated = False
+
+    def _take_recorded(self, batch: list[Concluded]) -> None:
+        """These are settled, by their own handlers: let in who waits for their keys, and tell whoever must know."""
+        freed = freed_by(batch)
+        if freed is not None:
+            try:
+                self._store.completions.let_in(freed)
+                self._let_in(freed)
+            except DatabaseUnavailable:
+                raise
+            except DulyError as error:
+                log.warning("jobs that wait for %s are let in later: %s", ", ".join(sorted(freed.keys)), error)
+        for run, _, _ in batch:
+            following = None if run.completion is None else run.completion.following
+            if following is not None and following.place_at is not None:
+                self._due_in(max(0.0, (following.place_at - following.now_us) / 1e6))
+        self._done(batch, {each[2].id for each in batch})
 
     def _settle_plain(self, batch: list[Settled], freed: Freed | None, *, repeated: bool) -> set[str]:
         """Settle together; where the database refuses that, one by one, so that one keeps no other from it."""
@@ -211,7 +234,7 @@ class Finisher:
             return self._settle_keyed(run, unrecordable(settled))
 
     def _settle_keyed(self, run: Run, settled: Settled) -> bool:
-        freed = _freed([(run, 0, settled)])
+        freed = freed_by([(run, 0, settled)])
         if settled.state == "parked":
             _log_parked(run, settled)
             done = self._store.park(
@@ -253,7 +276,7 @@ class Finisher:
             batch = spent
         now = time.monotonic_ns()
         settled = [_with_age(each, now) for each in batch]
-        freed = _freed([each.concluded for each in batch])
+        freed = freed_by([each.concluded for each in batch])
         ended: Ended | None
         try:
             self._block(settled)
@@ -359,7 +382,7 @@ class Finisher:
         return not self._queue and not self._batch and not self._postponed
 
 
-def _freed(batch: list[Concluded]) -> Freed | None:
+def freed_by(batch: list[Concluded]) -> Freed | None:
     """The keys of some runs, and for those with a breaker how they ended."""
     keys = {run.job.limit_key for run, _, _ in batch if run.job.limit_key is not None}
     if not keys:

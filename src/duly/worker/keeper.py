@@ -124,13 +124,15 @@ class Keeper:
         still = self._store.renew([(run.job.id, run.job.token) for run in due], int(self._lease * 1e6))
         for run in due:
             asked = still.get(run.job.id)
-            if asked is not None:
+            if asked is None and run.completion is not None:
+                run.leased_at = sent  # its row is gone because it is completed, or held by its own transaction
+            elif asked is not None:
                 run.leased_at = sent
                 if run.fenced:
                     run.regain()
                 if asked and run.cancel_reason is None:
                     self.look_for_cancels = True
-            elif run.phase != 2 and self._held.get(run.job.id) is run:
+            elif run.job.id not in still and run.phase != 2 and self._held.get(run.job.id) is run:
                 run.lost = True
                 self._stop(run, "its lease was given to another worker")
 

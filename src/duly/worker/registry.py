@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duly.domain.errors import ConfigurationError, DuplicateTask, UnknownTask
 from duly.domain.limits import NOTHING, Gate, Says
@@ -17,6 +17,9 @@ from duly.domain.recurring import NewRecurring
 from duly.domain.retry import DEFAULT, Backoff
 from duly.domain.signature import Signature
 from duly.domain.usage import UsageRecord
+
+if TYPE_CHECKING:
+    from duly.store.store import Store
 
 
 class Kind(StrEnum):
@@ -49,6 +52,13 @@ class TaskLimits:
 NO_LIMITS = TaskLimits()
 
 
+class Home(NamedTuple):
+    """Where the jobs of a task are stored: what a handler needs to complete its job by itself."""
+
+    store: Store
+    max_result: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskDefinition:
     """A registered function and how its jobs run unless the enqueuer says otherwise."""
@@ -69,6 +79,8 @@ class TaskDefinition:
     """Whether stored arguments can be passed as keywords as they are."""
     mirror: str | None = None
     """What must happen beside every change of this task's recurring jobs."""
+    home: Callable[[], Home] | None = None
+    """Where its jobs are stored; None for one of which only the function was found."""
 
 
 Around = Callable[[Any], AbstractContextManager[object]]

@@ -26,6 +26,7 @@ from duly.domain.records import Settled
 from duly.worker.capture import keep
 from duly.worker.child_handle import ChildHandle, Message
 from duly.worker.child_main import LOADING
+from duly.worker.completing import completion_elsewhere
 from duly.worker.context import CURRENT, Run
 from duly.worker.executor import Executor
 from duly.worker.locate import Post, post_of
@@ -235,6 +236,10 @@ class Slot:
                 run.log(line)
             case {"log": [name, level, created, text, shown]}:
                 _relay(run, _record(name, level, created, text), shown=shown)
+            case {"completing": True}:
+                run.completion = completion_elsewhere(run)
+            case {"recorded": [*values], "next": following}:
+                self._executor.recorded_elsewhere(run, Settled(*values), following)
             case {"settled": [*values], "told": bool(told)}:
                 self._executor.settled_elsewhere(run, Settled(*values), told=told)
             case {"unable": [kind, text, traceback]}:

@@ -16,6 +16,7 @@ from duly.worker import identity
 from duly.worker.claimer import Claimer
 from duly.worker.context import Run, lease_time
 from duly.worker.keeper import Keeper
+from duly.worker.recycle import resident_bytes
 
 if TYPE_CHECKING:
     from duly.worker.worker import WorkerSettings
@@ -97,7 +98,7 @@ class Upkeep:
         """Say that we live; learn when something may be due or lapse."""
         self._next_see = now + min(SEE_EVERY, self._settings.lease)
         before, asked = self._store.database.clock.now_us(), time.time_ns() // 1_000
-        seen = self._store.see_worker(self._worker_id, self._state(), self.skew)
+        seen = self._store.see_worker(self._worker_id, self._state(), self.skew, resident_bytes())
         if seen.now_us is not None:
             self._compare(before, asked, seen.now_us)
         if not seen.known or self.known_changed:

@@ -184,6 +184,8 @@ class Worker:
         self._watch_service = Service("watch", self._keeper.watch)
         self._finish_service = Service("finisher", self._finisher.step)
         self._keep_service = Service("keeper", self._keeper.step)
+        self._after_service = Service("afterwards", self._executor.afterwards.step)
+        self._executor.afterwards.wake = self._after_service.wake
         self._listen_service = Service("listener", self._listen)
         self._upkeep = Upkeep(
             store,
@@ -316,6 +318,7 @@ class Worker:
         return [
             self._finish_service,
             self._keep_service,
+            self._after_service,
             self._watch_service,
             self._claim_service,
             self._listen_service,
@@ -380,7 +383,7 @@ class Worker:
         told = time.monotonic()
         while self._held and time.monotonic() - told < (0.2 if self._hurry else STOP_SECONDS):
             time.sleep(0.01)
-        left = [run for run in self._held.values() if run.phase != 2 and not run.lost]
+        left = [run for run in self._held.values() if run.phase != 2 and not run.lost and run.completion is None]
         for run in left:
             run.lost = True  # what it still does is fenced off
         if left:
@@ -403,12 +406,13 @@ class Worker:
         assert self._waker is not None
         self._waker.close()
         for service in self._services():
-            if service is not self._finish_service:
+            if service not in (self._finish_service, self._after_service):
                 service.stop()
         until = time.monotonic() + FINISH_SECONDS
-        while not self._finisher.idle and time.monotonic() < until:
+        while not (self._executor.afterwards.idle and self._finisher.idle) and time.monotonic() < until:
             self._finish_service.wake()
             time.sleep(0.005)
+        self._after_service.stop()
         self._finish_service.stop()
         if self._meter is not None:
             self._meter.stop(0.2 if self._hurry else max(METER_SECONDS, self._drain_until - time.monotonic()))

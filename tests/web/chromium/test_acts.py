@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
+import httpx
 import pytest
 
 from duly import Duly
@@ -114,6 +117,39 @@ def test_delete(at: At) -> None:
     assert jobs.list() == []
 
 
+def test_end_by_hand(at: At) -> None:
+    jobs, tab = at
+    job = later(jobs)
+    tab.open(f"/jobs/{job.id}").press("summary:text('End')")
+    tab.click("As succeeded")
+    tab.says("It is succeeded now.")
+    assert job.refresh().state == "succeeded"
+    assert audited(jobs) == [("set_state", "alice")]
+
+
+def test_enqueue(at: At) -> None:
+    jobs, tab = at
+    tab.open("/jobs").click("New job", role="link")
+    tab.page.get_by_label("Task").select_option("send")
+    tab.page.get_by_label("Arguments").fill('{"from": "ada"}')
+    tab.click("Enqueue")
+    tab.page.locator(".said.bad").wait_for()
+    assert jobs.list() == []
+    tab.check()
+    tab.page.get_by_label("Arguments").fill('{"to": "ada"}')
+    tab.page.get_by_label("Priority").fill("9")
+    tab.page.get_by_label("Tenant").fill("acme")
+    tab.page.get_by_label("Run in").fill("1h")
+    tab.page.get_by_label("Unique key").fill("ada")
+    tab.page.get_by_label("Tags").fill("red, blue")
+    tab.click("Enqueue")
+    tab.says("Stored.")
+    [job] = jobs.list()
+    assert tab.page.url.endswith(job.id)
+    assert (job.task, job.args, job.priority, job.tenant) == ("send", {"to": "ada"}, 9, "acme")
+    assert (job.state, job.enqueued_by, job.tags) == ("scheduled", "alice", ["red", "blue"])
+
+
 # -- many jobs --------------------------------------------------------------------------------------------------------
 
 
@@ -164,6 +200,18 @@ def test_the_priority_of_many(at: At) -> None:
     tab.click("Set the priority of 6 jobs")
     tab.says("6 jobs changed.")
     assert {job.priority for job in jobs.list()} == {42}
+
+
+def test_the_state_of_many(at: At) -> None:
+    jobs, tab = at
+    many(jobs)
+    tab.open("/jobs?state=scheduled&tenant=a").page.get_by_label("all that match").check()
+    tab.page.locator("select[name=status]").select_option("failed")
+    tab.click("Set state…")
+    tab.says("Set the state of 4 jobs to failed?")
+    tab.click("Set the state of 4 jobs")
+    tab.says("4 jobs changed.")
+    assert jobs.counts().ended == {"failed": 4}
 
 
 def test_jobs_are_found(at: At) -> None:
@@ -226,6 +274,68 @@ def test_a_schedule_is_edited(at: At) -> None:
     assert made.refresh().schedule.rules == ("0 7 * * mon-fri", "@daily")
 
 
+def test_a_schedule_is_made(at: At) -> None:
+    jobs, tab = at
+    tab.open("/schedules").click("New schedule", role="link")
+    tab.page.get_by_label("Rule, one per line").fill("0 7 * * mon-fri")
+    tab.page.get_by_label("Time zone").fill("Europe/Berlin")
+    tab.says("at 07:00 on Monday through Friday, Europe/Berlin")  # while one writes, without a click
+    assert tab.page.locator("#preview li").count() == 5
+    tab.check()
+    tab.page.get_by_label("Rule, one per line").fill("0 7 * * funday")
+    tab.page.locator("#preview.wrong").wait_for()
+    assert "funday" in tab.page.locator("#preview").inner_text()
+    assert tab.page.locator("#preview li").count() == 0
+    tab.page.get_by_label("Rule, one per line").fill("0 7 * * mon-fri\n@hourly")
+    tab.page.get_by_label("Task").select_option("add")
+    tab.page.get_by_label("Key", exact=True).fill("k1")
+    tab.page.get_by_label("Tenant").fill("acme")
+    tab.page.get_by_label("Priority").fill("7")
+    tab.page.get_by_label("Missed runs").select_option("all made up for")
+    tab.page.get_by_label("While one runs").select_option("one more after it")
+    tab.page.get_by_label("Name", exact=True).fill("Morning sum")
+    tab.page.get_by_label("What it is for").fill("for the report")
+    tab.page.get_by_label("Arguments").fill('{"x": "three"}')
+    tab.page.get_by_label("Disable after").fill("4")
+    tab.click("Create")
+    tab.page.locator(".said.bad").wait_for()  # what was filled in is still there
+    assert jobs.recurring_jobs() == []
+    tab.page.get_by_label("Arguments").fill('{"x": 3}')
+    tab.click("Create")
+    tab.says("Created.")
+    [made] = jobs.recurring_jobs()
+    assert tab.page.url.endswith(made.id)
+    assert (made.task, made.key, made.tenant, made.args) == ("add", "k1", "acme", {"x": 3})
+    assert (made.schedule.rules, made.schedule.timezone) == (("0 7 * * mon-fri", "@hourly"), "Europe/Berlin")
+    record = made.record
+    assert (record.priority, record.name, record.description) == (7, "Morning sum", "for the report")
+    assert (record.misfire, record.overlap, record.pause_after) == ("all", "queue", 4)
+    assert (made.enabled, record.created_by) == (True, "alice")
+    assert audited(jobs) == [("add", "alice")]
+
+
+def test_a_schedule_is_made_and_edited_without_a_script(site: Site, tab_of: Any) -> None:
+    jobs, address = site
+    page = tab_of(address, java_script_enabled=False).page
+    page.goto(f"{address}/schedules/new?task=add")
+    page.get_by_label("Rule, one per line").fill("@every 15m")
+    page.get_by_role("button", name="Preview").click()
+    assert "every 15m" in page.locator("#preview").inner_text()
+    assert page.locator("#preview li").count() == 5
+    page.get_by_label("Arguments").fill('{"x": 1}')
+    page.get_by_label("Enabled from the start").uncheck()
+    page.get_by_role("button", name="Create").click()
+    [made] = jobs.recurring_jobs()
+    assert (made.task, made.schedule.rules, made.enabled) == ("add", ("@every 15m",), False)
+    page.get_by_label("Rule, one per line").fill("@daily")
+    page.get_by_role("button", name="Preview").click()
+    assert "at 00:00 every day" in page.locator("#preview").inner_text()
+    assert made.refresh().schedule.rules == ("@every 15m",)
+    page.get_by_label("Name", exact=True).fill("Every night")
+    page.get_by_role("button", name="Save").click()
+    assert (made.refresh().schedule.rules, made.record.name) == (("@daily",), "Every night")
+
+
 # -- queues, tasks, tenants -------------------------------------------------------------------------------------------
 
 
@@ -268,15 +378,37 @@ def test_limits_are_set_and_taken_back(at: At) -> None:
     tab.click("Take the limit back")
     tab.says("taken back")
     assert jobs.limits() == []
+
+
+@pytest.mark.parametrize("scope, name", [("task", "send"), ("keys", "send"), ("key", "send/a.example")])
+def test_a_task_and_its_keys_are_limited_and_paused(at: At, scope: str, name: str) -> None:
+    jobs, tab = at
+    tab.open("/queues")
     form = tab.page.locator("section", has_text="Limit a task").last
-    form.get_by_label("Task").fill("send")
+    form.get_by_label("What").select_option(scope)
+    form.get_by_label("Its name").fill(name)
     form.get_by_label("At once").fill("1")
+    form.get_by_label("Starts").fill("10/s")
+    form.get_by_label("Burst").fill("4")
     form.get_by_role("button").click()
-    tab.says("The task send is limited")
-    assert [(each.scope, each.says.slots) for each in jobs.limits()] == [("task", 1)]
-    tab.click("Take back the limit of send")
+    tab.says("is limited")
+    [limit] = jobs.limits()
+    assert (limit.scope, limit.says.slots, str(limit.says.rate), limit.says.burst) == (scope, 1, "10/s", 4)
+    tab.check()
+    tab.click(f"Take back the limit of {name}")
     tab.says("taken back")
     assert jobs.limits() == []
+    if scope == "keys":
+        return
+    form = tab.page.locator("section", has_text="Pause a task").last
+    form.get_by_label("What").select_option(scope)
+    form.get_by_label("Its name").fill(name)
+    form.get_by_role("button").click()
+    tab.says(f"The {scope} {name} is paused")
+    assert [(each.scope, each.name) for each in jobs.paused()] == [(scope, name)]
+    tab.click(f"Resume {name}")
+    tab.says("goes on")
+    assert jobs.paused() == []
 
 
 def test_a_quota_is_set(at: At) -> None:
@@ -291,19 +423,6 @@ def test_a_quota_is_set(at: At) -> None:
     quota = jobs.quota("acme")
     assert (quota.waiting, quota.running, quota.per_day, quota.over) == (50, None, 1000, "wait")
     tab.says("at most 50 waiting, 1,000 a day")
-
-
-def test_a_task_is_paused_and_resumed(at: At) -> None:
-    jobs, tab = at
-    tab.open("/queues")
-    form = tab.page.locator("section", has_text="Pause a task").last
-    form.get_by_label("Task").fill("send")
-    form.get_by_role("button").click()
-    tab.says("The task send is paused")
-    assert [(each.scope, each.name) for each in jobs.paused()] == [("task", "send")]
-    tab.click("Resume send")
-    tab.says("goes on")
-    assert jobs.paused() == []
 
 
 def test_a_tenant_is_paused_resumed_and_weighed(at: At) -> None:
@@ -342,13 +461,85 @@ def test_an_alert_is_seen_silenced_and_heard_again(at: At) -> None:
     tab.page.locator("button", has_text="I look after it").first.click()
     tab.says("you look after it")
     assert {each.acked_by for each in jobs.alerts()} >= {"alice"}
-    tab.page.locator("summary", has_text="Silence").first.click()
+    tab.page.locator("li.alert summary", has_text="Silence").first.click()
     tab.click("Silence it")
     tab.says("Nobody is told of it for 1h.")
     assert len(jobs.alerts.silences()) == 1
     tab.page.locator("button", has_text="Hear again").click()
     tab.says("People are told again.")
     assert jobs.alerts.silences() == []
+    tab.press(".heading summary")
+    tab.page.get_by_label("Rule").select_option("poison")
+    tab.page.get_by_label("Why").locator("visible=true").fill("known")
+    tab.click("Silence them")
+    tab.says("Nobody is told of it for 1h.")
+    assert [(each.rule, each.subject, each.reason) for each in jobs.alerts.silences()] == [("poison", None, "known")]
+    tab.page.locator("li.alert a", has_text=alert.message).click()
+    tab.says("Who was told")
+    tab.says("log, that it started")
+    tab.check()
+
+
+def test_alerts_are_looked_for_at_once(at: At) -> None:
+    jobs, tab = at
+    jobs.alerts.configure(depth=1)
+    for n in range(3):
+        jobs["add"].enqueue(n)
+    tab.open("/alerts").click("Look now")
+    tab.says("active.")
+    assert "depth" in {each.rule for each in jobs.alerts()}
+
+
+# -- the installation -------------------------------------------------------------------------------------------------
+
+
+def test_what_is_broken_is_mended(at: At) -> None:
+    jobs, tab = at
+    job = jobs["add"].enqueue(1)
+    with closing(sqlite3.connect(jobs.settings.url.removeprefix("sqlite:///"))) as behind:
+        behind.execute("DELETE FROM duly_waiting")
+        behind.commit()
+    tab.open("/system").click("Check everything", role="link")
+    tab.says("1 job is in no place")
+    tab.check()
+    tab.page.locator("li", has_text="1 job is in no place").get_by_role("button").click()
+    tab.says("Mended:")
+    assert job.refresh().state == "queued"
+    assert audited(jobs) == [("mend", "alice")]
+    assert tab.page.get_by_text("is in no place").count() == 0
+
+
+def test_what_is_old_is_forgotten(at: At) -> None:
+    jobs, tab = at
+    job = jobs["add"].enqueue(1)
+    job.cancel()
+    with closing(sqlite3.connect(jobs.settings.url.removeprefix("sqlite:///"))) as behind:
+        behind.execute("UPDATE duly_ended SET finished_at = 1")
+        behind.commit()
+    tab.open("/system").click("Forget what is older now")
+    tab.says("1 job forgotten.")
+    assert jobs.list() == []
+    assert audited(jobs)[0] == ("prune", "alice")
+
+
+def test_tokens_are_made_and_revoked(at: At) -> None:
+    jobs, tab = at
+    tab.open("/system").page.get_by_label("Name").fill("ci")
+    tab.page.get_by_label("operate").check()
+    tab.page.get_by_label("Only this tenant").fill("acme")
+    tab.page.get_by_label("Holds for").fill("90d")
+    tab.click("Make it")
+    tab.says("Copy it now")
+    secret = tab.page.locator("pre[aria-label='The new token']").inner_text()
+    tab.check()
+    [token] = jobs.tokens()
+    assert (token.name, token.scopes, token.tenant) == ("ci", "read operate", "acme")
+    assert httpx.get(f"{tab.address}/api/admin/me", headers={"authorization": f"Bearer {secret}"}).status_code == 200
+    tab.open("/system")
+    assert secret not in tab.page.content()
+    tab.page.get_by_role("button", name="Revoke the token of ci").click()
+    tab.says("lets nobody in any more")
+    assert jobs.tokens() == []
 
 
 def test_forms_do_their_work_without_a_script(site: Site, tab_of: Any) -> None:

@@ -27,7 +27,18 @@ PAGES = {
     "tenants": "/tenants",
     "alerts": "/alerts",
     "audit": "/audit",
+    "a new job": "/jobs/new",
+    "runs": "/runs",
+    "a new schedule": "/schedules/new?task=feed.refresh",
+    "a schedule being edited": "/schedules/{daily}/edit",
+    "what holds what waits": "/why",
+    "usage": "/usage?since=24h&by=tenant,task,queue&period=hour",
+    "system": "/system",
+    "a check-up": "/system/doctor",
 }
+QUIET = ("/alerts", "/audit", "/system", "/system/doctor")
+"""Pages that do not change by themselves."""
+MORE = ("/jobs/new", "/runs", "/schedules/new", "/why", "/usage", "/system", "/system/doctor")
 Shown = tuple[Seeded, str]
 
 
@@ -38,7 +49,7 @@ def test_every_page_is_sound_and_readable(shown: Shown, tab_of: Any, width: int,
     tab = tab_of(address, width, scheme)
     for path in PAGES.values():
         tab.open(path.format(**seeded.ids))
-        if "text=" not in path and path not in ("/alerts", "/audit"):
+        if "text=" not in path and path not in QUIET:
             tab.page.wait_for_selector(".pulse.on")
         tab.check()
 
@@ -46,7 +57,7 @@ def test_every_page_is_sound_and_readable(shown: Shown, tab_of: Any, width: int,
 @pytest.mark.parametrize("width", [1280, 390])
 def test_empty_pages_are_sound_too(site: tuple[Duly, str], tab_of: Any, width: int) -> None:
     tab = tab_of(site[1], width)
-    for path in ("/", "/jobs", "/schedules", "/queues", "/workers", "/tenants", "/alerts", "/audit"):
+    for path in ("/", "/jobs", "/schedules", "/queues", "/workers", "/tenants", "/alerts", "/audit", *MORE):
         tab.open(path).check()
 
 
@@ -179,6 +190,16 @@ def test_lists_and_queues_follow_what_happens(site: tuple[Duly, str], tab_of: An
     until(lambda: page.page.locator("h1 .badge").inner_text() == "succeeded")
     page.says("run 1 succeeded")
     page.check()
+
+
+def test_a_job_that_ends_before_its_page_listens_is_shown_as_ended(site: tuple[Duly, str], tab_of: Any) -> None:
+    jobs, address = site
+    job = jobs["add"].enqueue(1)
+    tab = tab_of(address)
+    tab.page.route("**/live?*", lambda route: (jobs.tick(1), route.continue_()))
+    tab.open(f"/jobs/{job.id}")
+    tab.page.locator("h1 .badge.succeeded").wait_for()
+    tab.check()
 
 
 def test_progress_moves_while_one_looks(shown: Shown, tab_of: Any) -> None:

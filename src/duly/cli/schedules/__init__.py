@@ -1,6 +1,7 @@
 """`duly schedules`: recurring jobs, looked at and changed.
 
 look.py     list, show
+load.py     load: how many runs the next hours bring
 preview.py  next: the times of a rule, with or without a database
 write.py    add, edit
 act.py      enable, disable, run, remove
@@ -13,7 +14,7 @@ from __future__ import annotations
 import click
 
 from duly.cli.base import Group
-from duly.cli.schedules import act, look, preview, write
+from duly.cli.schedules import act, load, look, preview, write
 
 
 @click.group(cls=Group)
@@ -28,6 +29,7 @@ for _command in (
     look.list_schedules,
     look.show,
     preview.preview,
+    load.load,
     write.add,
     write.edit,
     act.enable,

@@ -9,6 +9,15 @@
   AND (:tenant::text IS NULL OR j.tenant = :tenant::text) AND (:tag::text IS NULL OR replace(j.tags, :tag::text, '') <> j.tags)
   AND (:text::text IS NULL OR replace(j.args::text, :text::text, '') <> j.args::text)
 
+-- part: hit Whether a job has a text; NULL if it does not fit what else is wanted.
+CASE WHEN (:task::text IS NULL OR j.task = :task::text) AND (:queue::text IS NULL OR j.queue = :queue::text)
+  AND (:tenant::text IS NULL OR j.tenant = :tenant::text) AND (:tag::text IS NULL OR replace(j.tags, :tag::text, '') <> j.tags)
+  THEN replace(j.args::text, :text::text, '') <> j.args::text END
+
+-- part: searched The jobs that have the text, and the last at which was looked with how many those were.
+SELECT h.id, NULL::bigint FROM (SELECT f.id FROM f WHERE f.hit ORDER BY f.id DESC LIMIT :limit::integer OFFSET :offset::integer) h
+UNION ALL SELECT z.id, (SELECT count(*) FROM f) FROM (SELECT f.id FROM f ORDER BY f.id LIMIT 1) z
+
 -- part: job_columns A job with its place.
 SELECT j.id, j.task, j.queue, j.tenant, j.args::text, j.priority, j.max_attempts, j.retry, j.timeout_us, j.expires_at, j.created_at,
        j.enqueued_by, j.unique_key, j.tags, j.headers, p.state, p.run_at, p.token, p.attempt, p.crashes, p.claimed_at, p.finished_at,
@@ -133,6 +142,78 @@ ORDER BY e.finished_at DESC, e.id DESC LIMIT :limit::integer OFFSET :offset::int
 SELECT e.id, e.finished_at FROM duly.ended e WHERE
 @ended_stretch
 ORDER BY e.finished_at DESC, e.id DESC LIMIT 1 OFFSET :look::integer - 1
+
+-- A text is looked for in the newest jobs that fit what else is wanted: `walk` jobs are passed at most to find `look` that fit. (The inner
+-- LIMIT also keeps each job from being asked for twice.)
+
+-- name: search_jobs Which of the newest jobs that fit have a text, in whatever state.
+WITH f AS MATERIALIZED (SELECT w.id, w.hit FROM (SELECT j.id,
+@hit
+AS hit FROM duly.jobs j WHERE j.id < :before_id::uuid AND j.id >= :from_id::uuid
+ORDER BY j.id DESC LIMIT :walk::integer) w WHERE w.hit IS NOT NULL ORDER BY w.id DESC LIMIT :look::integer)
+@searched
+
+-- name: search_jobs_of_tenant The same of one tenant, by its own index. (Written so that no other index is in that order.)
+WITH f AS MATERIALIZED (SELECT w.id, w.hit FROM (SELECT j.id, j.tenant,
+@hit
+AS hit FROM duly.jobs j WHERE j.tenant <> '' AND (j.tenant, j.id) < (:tenant::text, :before_id::uuid)
+  AND (j.tenant, j.id) >= (:tenant::text, :from_id::uuid)
+ORDER BY j.tenant DESC, j.id DESC LIMIT :walk::integer) w WHERE w.hit IS NOT NULL ORDER BY w.tenant DESC, w.id DESC LIMIT :look::integer)
+@searched
+
+-- name: look_jobs_of_tenant Where to stop looking among all jobs of a tenant.
+SELECT e.id FROM duly.jobs e WHERE e.tenant <> '' AND (e.tenant, e.id) < (:tenant::text, :before_id::uuid)
+  AND (e.tenant, e.id) >= (:tenant::text, :from_id::uuid)
+ORDER BY e.tenant DESC, e.id DESC LIMIT 1 OFFSET :look::integer - 1
+
+-- name: search_scheduled Which of the newest jobs in `scheduled` that fit have a text.
+WITH f AS MATERIALIZED (SELECT w.id, w.hit FROM (SELECT e.id, (SELECT
+@hit
+FROM duly.jobs j WHERE j.id = e.id) AS hit FROM duly.scheduled e WHERE
+@stretch
+ORDER BY e.id DESC LIMIT :walk::integer) w WHERE w.hit IS NOT NULL ORDER BY w.id DESC LIMIT :look::integer)
+@searched
+
+-- name: search_waiting Which of the newest jobs in `waiting` that fit have a text.
+WITH f AS MATERIALIZED (SELECT w.id, w.hit FROM (SELECT e.id, (SELECT
+@hit
+FROM duly.jobs j WHERE j.id = e.id) AS hit FROM duly.waiting e WHERE
+@stretch
+ORDER BY e.id DESC LIMIT :walk::integer) w WHERE w.hit IS NOT NULL ORDER BY w.id DESC LIMIT :look::integer)
+@searched
+
+-- name: search_parked Which of the newest jobs in `parked` that fit have a text.
+WITH f AS MATERIALIZED (SELECT w.id, w.hit FROM (SELECT e.id, (SELECT
+@hit
+FROM duly.jobs j WHERE j.id = e.id) AS hit FROM duly.parked e WHERE
+@stretch
+ORDER BY e.id DESC LIMIT :walk::integer) w WHERE w.hit IS NOT NULL ORDER BY w.id DESC LIMIT :look::integer)
+@searched
+
+-- name: search_running Which of the newest jobs in `running` that fit have a text.
+WITH f AS MATERIALIZED (SELECT w.id, w.hit FROM (SELECT e.id, (SELECT
+@hit
+FROM duly.jobs j WHERE j.id = e.id) AS hit FROM duly.running e WHERE
+@stretch
+ORDER BY e.id DESC LIMIT :walk::integer) w WHERE w.hit IS NOT NULL ORDER BY w.id DESC LIMIT :look::integer)
+@searched
+
+-- name: search_disabled Which of the newest jobs among what is disabled that fit have a text.
+WITH f AS MATERIALIZED (SELECT w.id, w.hit FROM (SELECT e.id, (SELECT
+@hit
+FROM duly.jobs j WHERE j.id = e.id) AS hit FROM duly.recurring e WHERE NOT e.enabled AND NOT EXISTS (SELECT 1 FROM duly.running u WHERE u.id = e.id) AND
+@stretch
+ORDER BY e.id DESC LIMIT :walk::integer) w WHERE w.hit IS NOT NULL ORDER BY w.id DESC LIMIT :look::integer)
+@searched
+
+-- name: search_ended Which of the jobs that ended so last and fit have a text.
+WITH f AS MATERIALIZED (SELECT w.id, w.at, w.hit FROM (SELECT e.id, e.finished_at AS at, (SELECT
+@hit
+FROM duly.jobs j WHERE j.id = e.id) AS hit FROM duly.ended e WHERE
+@ended_stretch
+ORDER BY e.finished_at DESC, e.id DESC LIMIT :walk::integer) w WHERE w.hit IS NOT NULL ORDER BY w.at DESC, w.id DESC LIMIT :look::integer)
+SELECT h.id, h.at, NULL::bigint FROM (SELECT f.id, f.at FROM f WHERE f.hit ORDER BY f.at DESC, f.id DESC LIMIT :limit::integer OFFSET :offset::integer) h
+UNION ALL SELECT z.id, z.at, (SELECT count(*) FROM f) FROM (SELECT f.id, f.at FROM f ORDER BY f.at, f.id LIMIT 1) z
 
 -- name: when_ended When a job ended.
 SELECT finished_at FROM duly.ended WHERE id = :id::uuid

@@ -163,11 +163,16 @@ JOIN duly.running r ON r.id = b.id AND r.token = b.token ORDER BY r.id
 SELECT r.id, r.token, r.hold, r.crashes FROM json_each(:batch) b CROSS JOIN duly.running r
 ON r.id = json_extract(b.value, '$[0]') AND r.token = json_extract(b.value, '$[1]') ORDER BY r.id
 
--- name: renew [postgres] Extend leases; says which (id, token) pairs still hold. A lapsed lease on a limited task does not: its slot may be taken.
+-- name: renew [postgres] Extend leases; says which (id, token) pairs were. A lapsed lease on a limited task does not hold: its slot may be taken. Waits for nobody: a handler may hold its own row until it commits.
 UPDATE duly.running r SET leased_until = CASE WHEN r.limited = 0 THEN :lease_now + :lease_us::bigint ELSE GREATEST(r.leased_until, :lease_now + :lease_us::bigint) END
-FROM unnest(:ids::uuid[], :tokens::bigint[]) AS b(id, token)
-WHERE r.id = b.id AND r.token = b.token AND (r.limited = 0 OR r.leased_until > :lease_now)
+FROM (SELECT u.id, u.token FROM unnest(:ids::uuid[], :tokens::bigint[]) AS b(id, token)
+      JOIN duly.running u ON u.id = b.id AND u.token = b.token FOR NO KEY UPDATE OF u SKIP LOCKED) AS free
+WHERE r.id = free.id AND r.token = free.token AND (r.limited = 0 OR r.leased_until > :lease_now)
 RETURNING r.id, r.cancel_at
+
+-- name: still_held [postgres] Which (id, token) pairs hold, whoever has them locked.
+SELECT r.id FROM unnest(:ids::uuid[], :tokens::bigint[]) AS b(id, token)
+JOIN duly.running r ON r.id = b.id AND r.token = b.token AND (r.limited = 0 OR r.leased_until > :lease_now)
 
 -- name: renew [sqlite] Extend leases; says which (id, token) pairs still hold. A lapsed lease on a limited task does not: its slot may be taken.
 UPDATE duly.running SET leased_until = :lease_now + :lease_us
@@ -188,13 +193,13 @@ WHERE id = :id::uuid RETURNING worker_id
 -- name: held_by_worker What a worker holds according to the database.
 SELECT id, token FROM duly.running WHERE worker_id = :worker_id::uuid
 
--- name: lapsed [postgres] Runs whose lease or deadline has passed; none soon after the server started, so an outage robs no one.
+-- name: lapsed [postgres] Runs whose lease or deadline has passed; none soon after the server started, so an outage robs no one. Not those that somebody is about to end, who may be a handler in a transaction of its own.
 SELECT r.id, r.token, r.attempt, r.crashes, r.worker_id, j.max_attempts, j.retry,
        CASE WHEN r.leased_until <= :lease_now THEN 'lease' ELSE 'deadline' END, r.hold, j.limit_key
 FROM duly.running r JOIN duly.jobs j ON j.id = r.id
 WHERE (r.leased_until <= :lease_now OR r.deadline_at <= :now)
   AND :lease_now > (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint + :lease_us::bigint
-ORDER BY r.id LIMIT :n::integer
+ORDER BY r.id LIMIT :n::integer FOR KEY SHARE OF r SKIP LOCKED
 
 -- name: lapsed [sqlite] Runs whose lease or deadline has passed.
 SELECT r.id, r.token, r.attempt, r.crashes, r.worker_id, j.max_attempts, j.retry,

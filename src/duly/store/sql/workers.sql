@@ -8,7 +8,8 @@ ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, tasks = excluded.task
 
 -- name: see_worker A worker is alive; says how long until the next job is due or gate opens, and the next lease could lapse.
 UPDATE duly.workers SET seen_at = :now, state = :state::text,
-    clock_ahead_us = COALESCE(:clock_ahead_us::bigint, clock_ahead_us), clock_doubt_us = COALESCE(:clock_doubt_us::bigint, clock_doubt_us)
+    clock_ahead_us = COALESCE(:clock_ahead_us::bigint, clock_ahead_us), clock_doubt_us = COALESCE(:clock_doubt_us::bigint, clock_doubt_us),
+    memory_bytes = COALESCE(:memory_bytes::bigint, memory_bytes)
 WHERE id = :id::uuid
 RETURNING :now,
 @soonest
@@ -22,7 +23,7 @@ DELETE FROM duly.workers WHERE id = :id::uuid
 
 -- name: list_workers Every worker on record.
 SELECT id, host, boot_id, pid_namespace, pid, process_started_at, started_at, seen_at, lease_us, queues, tasks, slots, wake, idle, state,
-       version, :now - seen_at, clock_ahead_us, clock_doubt_us, capacity
+       version, :now - seen_at, clock_ahead_us, clock_doubt_us, capacity, memory_bytes
 FROM duly.workers ORDER BY started_at, id
 
 -- name: forget_workers Workers not seen for long, and holding nothing.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from duly.audit import ACTIONS
+from duly.domain.alerts import RULES
 from duly.domain.states import State
 from duly.web.api.schema import BOOLEAN, ID, OBJECT, Schema, array, choice, maybe, obj, text, whole
 from duly.web.api.table import Row
@@ -75,6 +76,7 @@ GATE: Final[dict[str, Schema]] = {
     "scope": choice("queue", "task", "tenant", "key", "keys"),
     "name": text(700, 1),
 }
+SILENCE: Final[dict[str, Schema]] = {"rule": maybe(choice(*RULES)), "subject": maybe(text(400, 1))}
 CLOSED: Final = {**GATE, "scope": choice("queue", "task", "tenant", "key")}
 PAUSE: Final = obj(reason=text(1_000), duration=DURATION, until=text(100))
 
@@ -336,8 +338,29 @@ BEYOND: Final = (
         },
     ),
     Row("GET", "/api/admin/alerts", alerts.alerts, "Alerts", query={"ended": BOOLEAN, "limit": LIMIT}),
+    Row("POST", "/api/admin/alerts/check", alerts.check, "Alerts"),
+    Row("GET", "/api/admin/alerts/silences", alerts.silences, "Silences"),
+    Row(
+        "POST",
+        "/api/admin/alerts/silences",
+        alerts.silence,
+        "Silenced",
+        body=obj(**SILENCE, duration=DURATION, reason=text(1_000)),
+        status=201,
+    ),
+    Row("DELETE", "/api/admin/alerts/silences", alerts.unsilence, "Unsilenced", body=obj(**SILENCE), needs_body=False),
+    Row("GET", "/api/admin/alerts/{id}", alerts.alert, "AlertTold"),
     Row("POST", "/api/admin/alerts/{id}/acknowledge", alerts.acknowledge, "Acknowledged"),
     Row("GET", "/api/admin/doctor", system.doctor, "Doctor"),
+    Row(
+        "POST",
+        "/api/admin/doctor/fix",
+        system.mend,
+        "Doctor",
+        body=obj(area=text(100, 1), check=text(100, 1)),
+        needs_body=False,
+    ),
+    Row("POST", "/api/admin/prune", system.prune, "Pruned"),
     Row("GET", "/api/admin/tokens", tokens.list_tokens, "Tokens"),
     Row(
         "POST",

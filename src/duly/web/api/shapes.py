@@ -64,6 +64,23 @@ _BLOCKER: dict[str, Schema] = {
     "details": OBJECT,
 }
 
+_ALERT: dict[str, Schema] = {
+    "id": ID,
+    "rule": TEXT,
+    "subject": TEXT,
+    "queue": maybe(TEXT),
+    "task": maybe(TEXT),
+    "value": NUMBER,
+    "threshold": NUMBER,
+    "message": TEXT,
+    "details": OBJECT,
+    "started_at": TIME,
+    "ended_at": maybe(TIME),
+    "silenced_until": maybe(TIME),
+    "acked_at": maybe(TIME),
+    "acked_by": maybe(TEXT),
+}
+
 SHAPES: Final[dict[str, Schema]] = {
     "Error": answer(
         error={
@@ -280,6 +297,9 @@ SHAPES: Final[dict[str, Schema]] = {
         slots=COUNT,
         idle=BOOLEAN,
         version=TEXT,
+        memory_bytes=maybe(COUNT),
+        busy=COUNT,
+        running=array(answer(id=ID, task=TEXT, since=TIME)),
     ),
     "Workers": answer(items=array(ref("Worker"))),
     "Usage": answer(
@@ -336,27 +356,30 @@ SHAPES: Final[dict[str, Schema]] = {
             )
         ),
     ),
-    "Alerts": answer(
-        items=array(
+    "Alert": answer(**_ALERT),
+    "Alerts": answer(items=array(ref("Alert"))),
+    "AlertTold": answer(
+        **_ALERT,
+        told=array(
             answer(
-                id=ID,
-                rule=TEXT,
-                subject=TEXT,
-                queue=maybe(TEXT),
-                task=maybe(TEXT),
-                value=NUMBER,
-                threshold=NUMBER,
-                message=TEXT,
-                details=OBJECT,
-                started_at=TIME,
-                ended_at=maybe(TIME),
-                silenced_until=maybe(TIME),
-                acked_at=maybe(TIME),
-                acked_by=maybe(TEXT),
+                event=choice("started", "ended"),
+                channel=TEXT,
+                made_at=TIME,
+                tries=COUNT,
+                done_at=maybe(TIME),
+                error=maybe(TEXT),
             )
+        ),
+    ),
+    "Silences": answer(
+        items=array(
+            answer(rule=maybe(TEXT), subject=maybe(TEXT), since=TIME, until=TIME, by=maybe(TEXT), reason=maybe(TEXT))
         )
     ),
+    "Silenced": answer(rule=maybe(TEXT), subject=maybe(TEXT), until=TIME),
+    "Unsilenced": answer(ended=COUNT),
     "Acknowledged": answer(id=ID, news=BOOLEAN),
+    "Pruned": answer(pruned=COUNT, more=BOOLEAN),
     "Ticked": answer(ok=BOOLEAN, claimed=COUNT, settled=COUNT),
     "Me": answer(name=TEXT, scopes=array(TEXT), tenant=maybe(TEXT), read_only=BOOLEAN),
     "Token": answer(

@@ -9,8 +9,8 @@ from starlette.responses import Response
 
 from duly.domain.alerts import RULES
 from duly.web.desk import Desk, verb
-from duly.web.errors import missing
-from duly.web.pages.shell import call, desk_of, field, go_back, say, show
+from duly.web.pages import words
+from duly.web.pages.shell import Deed, call, desk_of, field, show
 from duly.web.principal import Scope
 from duly.web.service import alerts as verbs
 
@@ -30,40 +30,54 @@ def read(desk: Desk) -> dict[str, Any]:
     return {
         "active": [each for each in found if each["ended_at"] is None],
         "ended": [each for each in found if each["ended_at"] is not None],
-        "silences": desk.jobs.alerts.silences(),
+        "silences": verbs.silences(desk)["items"],
     }
+
+
+async def alert_page(request: Request) -> Response:
+    """One alert, and who was told of it."""
+    alert = await call(request, verbs.alert, desk_of(request), request.path_params["id"])
+    return show(request, "alert.html", current="alerts", alert=alert, rules=RULES)
 
 
 # -- act --------------------------------------------------------------------------------------------------------------
 
 
-@verb(Scope.OPERATE, everyone=True)
-def silence(desk: Desk, rule: str | None, subject: str | None, duration: str, reason: str) -> None:
+async def check(request: Request) -> str:
+    """Look now."""
+    found = await call(request, verbs.check, desk_of(request))
+    return f"Looked: {words.plural(len(found['items']), 'alert')} active." if found["items"] else "Looked: all is well."
+
+
+async def acknowledge(request: Request) -> str:
+    """Say that somebody looks after it."""
+    await call(request, verbs.acknowledge, desk_of(request), await field(request, "id"))
+    return "Others can see now that you look after it."
+
+
+async def silence(request: Request) -> str:
     """Tell nobody for a while."""
-    desk.jobs.alerts.silence(rule, subject, duration=duration, reason=reason)
+    rule, subject = await _about(request)
+    duration, reason = await field(request, "for") or "1h", await field(request, "reason")
+    given = {"rule": rule, "subject": subject, "duration": duration, "reason": reason}
+    await call(request, verbs.silence, desk_of(request), **given)
+    return f"Nobody is told of it for {duration}."
 
 
-@verb(Scope.OPERATE, everyone=True)
-def unsilence(desk: Desk, rule: str | None, subject: str | None) -> None:
+async def unsilence(request: Request) -> str:
     """Tell people again."""
-    desk.jobs.alerts.unsilence(rule, subject)
+    rule, subject = await _about(request)
+    await call(request, verbs.unsilence, desk_of(request), rule=rule, subject=subject)
+    return "People are told again."
 
 
-async def act(request: Request) -> Response:
-    """Acknowledge, silence or hear again."""
-    rule, subject = await field(request, "rule") or None, await field(request, "subject") or None
-    match request.path_params["verb"]:
-        case "acknowledge":
-            await call(request, verbs.acknowledge, desk_of(request), await field(request, "id"))
-            text = "Others can see now that you look after it."
-        case "silence":
-            duration, reason = await field(request, "for") or "1h", await field(request, "reason")
-            await call(request, silence, desk_of(request), rule, subject, duration, reason)
-            text = f"Nobody is told of it for {duration}."
-        case "unsilence":
-            await call(request, unsilence, desk_of(request), rule, subject)
-            text = "People are told again."
-        case _:
-            raise missing("there is nothing here")
-    say(request, text)
-    return await go_back(request, "/alerts")
+async def _about(request: Request) -> tuple[str | None, str | None]:
+    return await field(request, "rule") or None, await field(request, "subject") or None
+
+
+DEEDS: Final[dict[str, Deed]] = {
+    "check": check,
+    "acknowledge": acknowledge,
+    "silence": silence,
+    "unsilence": unsilence,
+}

@@ -133,6 +133,7 @@ def worker_lines(snapshot: Snapshot) -> list[dict[str, Any]]:
                 "seen_at": worker.seen_at,
                 "silent": worker.silent_us / 1e6,
                 "version": worker.version,
+                "memory": worker.memory_bytes,
                 "busy": [each for each in snapshot.busy if each.worker_id == worker.id][:SHOWN_RUNNING],
             }
         )

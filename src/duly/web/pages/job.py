@@ -8,9 +8,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from duly.web.desk import Desk
-from duly.web.errors import missing
 from duly.web.pages.jobs import whole
-from duly.web.pages.shell import call, desk_of, field, go_back, go_to, say, show
+from duly.web.pages.shell import Deed, call, desk_of, field, go_to, say, show
 from duly.web.service import enqueue, system
 from duly.web.service import jobs as verbs
 
@@ -77,45 +76,76 @@ def _event(at: str, what: str, kind: str, more: str) -> dict[str, Any]:
 # -- act --------------------------------------------------------------------------------------------------------------
 
 
-async def act(request: Request) -> Response:
-    """Do something to one job, and go back to where that was asked for."""
-    job_id, verb = request.path_params["id"], request.path_params["verb"]
-    match verb:
-        case "cancel":
-            reason = await field(request, "reason") or "cancelled"
-            answer = await call(request, verbs.cancel, desk_of(request), job_id, reason=reason)
-            text = "Asked its worker to stop it." if answer["outcome"] == "asked" else "Cancelled."
-        case "retry":
-            await call(request, verbs.retry, desk_of(request), job_id)
-            text = "Queued again, its attempts at 0."
-        case "delete":
-            await call(request, verbs.delete, desk_of(request), job_id)
-            say(request, f"Job {job_id} and its history were deleted.")
-            return go_to(request, "/jobs")
-        case "boost":
-            answer = await call(request, verbs.boost, desk_of(request), job_id)
-            text = f"Its priority is {answer['priority']} now."
-        case "priority":
-            priority = whole(await field(request, "priority"), "priority")
-            await call(request, verbs.set_priority, desk_of(request), job_id, priority=priority)
-            text = f"Its priority is {priority} now."
-        case "time":
-            text = await _reschedule(request, job_id)
-        case "copy":
-            answer = await call(request, enqueue.copy, desk_of(request), job_id)
-            say(request, "This is the copy.")
-            return go_to(request, f"/jobs/{answer['id']}")
-        case _:
-            raise missing("there is nothing here")
-    say(request, text)
-    return await go_back(request, f"/jobs/{job_id}")
+def _id(request: Request) -> str:
+    return str(request.path_params["id"])
 
 
-async def _reschedule(request: Request, job_id: str) -> str:
+async def cancel(request: Request) -> str:
+    """Cancel it, or have its worker asked to stop it."""
+    reason = await field(request, "reason") or "cancelled"
+    answer = await call(request, verbs.cancel, desk_of(request), _id(request), reason=reason)
+    return "Asked its worker to stop it." if answer["outcome"] == "asked" else "Cancelled."
+
+
+async def retry(request: Request) -> str:
+    """Run it again now."""
+    await call(request, verbs.retry, desk_of(request), _id(request))
+    return "Queued again, its attempts at 0."
+
+
+async def delete(request: Request) -> Response:
+    """Forget it; its page is gone then."""
+    await call(request, verbs.delete, desk_of(request), _id(request))
+    say(request, f"Job {_id(request)} and its history were deleted.")
+    return go_to(request, "/jobs")
+
+
+async def boost(request: Request) -> str:
+    """Raise its priority."""
+    answer = await call(request, verbs.boost, desk_of(request), _id(request))
+    return f"Its priority is {answer['priority']} now."
+
+
+async def set_priority(request: Request) -> str:
+    """Set its priority."""
+    priority = whole(await field(request, "priority"), "priority")
+    await call(request, verbs.set_priority, desk_of(request), _id(request), priority=priority)
+    return f"Its priority is {priority} now."
+
+
+async def set_state(request: Request) -> str:
+    """Set its state by hand."""
+    answer = await call(
+        request, verbs.set_status, desk_of(request), _id(request), status=await field(request, "status")
+    )
+    return f"It is {answer['state']} now."
+
+
+async def reschedule(request: Request) -> str:
+    """Give it another time."""
     at, delay = await field(request, "run_at"), await field(request, "delay")
     if at:
         moment = at if at.endswith("Z") or "+" in at else f"{at}Z"
-        await call(request, verbs.reschedule, desk_of(request), job_id, run_at=moment)
+        await call(request, verbs.reschedule, desk_of(request), _id(request), run_at=moment)
     else:
-        await call(request, verbs.reschedule, desk_of(request), job_id, delay=delay or "0s")
+        await call(request, verbs.reschedule, desk_of(request), _id(request), delay=delay or "0s")
     return "It has another time now."
+
+
+async def copy(request: Request) -> Response:
+    """Store it again, and show the copy."""
+    answer = await call(request, enqueue.copy, desk_of(request), _id(request))
+    say(request, "This is the copy.")
+    return go_to(request, f"/jobs/{answer['id']}")
+
+
+DEEDS: Final[dict[str, Deed]] = {
+    "cancel": cancel,
+    "retry": retry,
+    "delete": delete,
+    "boost": boost,
+    "priority": set_priority,
+    "state": set_state,
+    "time": reschedule,
+    "copy": copy,
+}

@@ -25,6 +25,7 @@ DEEDS: Final = {
     "cancel": (verbs.cancel, "Cancel", "cancelled"),
     "delete": (verbs.delete, "Delete", "deleted"),
     "priority": (verbs.set_priority, "Set the priority of", "changed"),
+    "state": (verbs.set_status, "Set the state of", "changed"),
 }
 
 
@@ -77,6 +78,9 @@ async def bulk(request: Request) -> Response:
     priority = await field(request, "priority")
     if deed == "priority":
         chosen["priority"] = whole(priority, "priority")
+    status = await field(request, "status")
+    if deed == "state":
+        chosen["status"] = status
     if await field(request, "sure") != "yes":
         counted = await call(request, verb, desk_of(request), **chosen, dry_run=True)
         sample = await call(request, desk_of(request).jobs.store.jobs_of, counted["ids"][:8])
@@ -92,7 +96,9 @@ async def bulk(request: Request) -> Response:
             everything=everything,
             ids=ids,
             filters=filters,
+            becomes={"priority": priority, "state": status}.get(deed, ""),
             priority=priority,
+            into=status,
             back=local(await field(request, "back") or "/jobs"),
         )
     answer = await call(request, verb, desk_of(request), **chosen)

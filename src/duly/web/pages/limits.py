@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import Any, Final
 
 from starlette.requests import Request
-from starlette.responses import Response
 
-from duly.domain.limits import SCOPES
 from duly.web.errors import invalid
 from duly.web.pages.jobs import whole
-from duly.web.pages.shell import call, desk_of, field, go_back, say
+from duly.web.pages.shell import Deed, call, desk_of, field
 from duly.web.service import limits as verbs
 
 QUOTA: Final = {"waiting": "waiting", "running": "at once", "per_minute": "a minute", "per_day": "a day"}
+SETTABLE: Final = ("queue", "task", "tenant", "key", "keys")
 OF_TENANT: Final = ("tenant", "minute", "day")
 
 
@@ -58,43 +57,52 @@ def quotas(limits: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 # -- act --------------------------------------------------------------------------------------------------------------
 
 
-async def set_limit(request: Request) -> Response:
-    """Limit a queue, a task or a tenant."""
+async def set_limit(request: Request) -> str:
+    """Limit a queue, a task, a tenant, a key or each key of a task."""
     scope, name = await _gate(request)
     given = {
         "concurrency": await _number(request, "concurrency"),
         "rate": await field(request, "rate") or None,
         "burst": await _number(request, "burst"),
     }
-    if scope != "task":
+    if scope in ("queue", "tenant"):
         given["most_waiting"] = await _number(request, "most_waiting")
     await call(request, verbs.set_limit, desk_of(request), scope=scope, name=name, **given)
-    say(request, f"The {scope} {name} is limited, from now on and everywhere.")
-    return await go_back(request, "/queues")
+    return f"{_what(scope, name)} limited, from now on and everywhere."
 
 
-async def unset_limit(request: Request) -> Response:
+def _what(scope: str, name: str) -> str:
+    return f"Each key of {name} is" if scope == "keys" else f"The {scope} {name} is"
+
+
+async def unset_limit(request: Request) -> str:
     """Take back a limit that was set by hand."""
     scope, name = await _gate(request)
     await call(request, verbs.unset_limit, desk_of(request), scope=scope, name=name)
-    say(request, f"What was said of the {scope} {name} is taken back: what the code declares holds.")
-    return await go_back(request, "/queues")
+    return f"What was said of the {scope} {name} is taken back: what the code declares holds."
 
 
-async def set_quota(request: Request) -> Response:
+async def set_quota(request: Request) -> str:
     """Say what a tenant may have."""
     name = await field(request, "name")
     given: dict[str, Any] = {each: await _number(request, each) for each in QUOTA}
     over = await field(request, "over", "refuse")
     await call(request, verbs.set_quota, desk_of(request), name, **given, over=over)
-    say(request, f"The quota of {name} was set.")
-    return await go_back(request, "/tenants")
+    return f"The quota of {name} was set."
+
+
+DEEDS: Final[dict[str, tuple[Deed, str]]] = {
+    "/limits": (set_limit, "/queues"),
+    "/limits/unset": (unset_limit, "/queues"),
+    "/tenants/quota": (set_quota, "/tenants"),
+}
+"""What the forms do, by path, and where one goes from there."""
 
 
 async def _gate(request: Request) -> tuple[str, str]:
     scope, name = await field(request, "scope"), await field(request, "name")
-    if scope not in SCOPES:
-        raise invalid(f"a limit is of a queue, a task or a tenant, not of {scope[:50]!r}")
+    if scope not in SETTABLE:
+        raise invalid(f"a limit is of a queue, a task, a tenant, a key or keys, not of {scope[:50]!r}")
     return scope, name
 
 

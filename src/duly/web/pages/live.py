@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import threading
 import time
 from collections import Counter, deque
@@ -39,6 +40,8 @@ MOST_WATCHED: Final = 100
 LONGEST_STREAM: Final = 600.0
 """Then the tab connects again, and has to show again who it is."""
 QUIET: Final = 15.0
+NOTICE: Final = 0.25
+"""So long it takes streams to notice that the server stops."""
 
 
 class Sample(NamedTuple):
@@ -62,6 +65,7 @@ class Hub:
         self._asked: dict[str | None, frozenset[str]] = {}
         self._reading: dict[tuple[int, str | None], asyncio.Future[Snapshot]] = {}
         self._written: dict[tuple[str, str | None, str], tuple[Snapshot, dict[str, Any]]] = {}
+        self._closed = False
         self.streams = 0
         self.reads = 0
         self.pause = EVERY
@@ -82,6 +86,19 @@ class Hub:
     def forget(self) -> None:
         """Something was changed here: whoever looks next shall see it."""
         self._seen.clear()
+
+    def close(self) -> None:
+        """The server stops: end all streams, or it would wait for them. May be called by any thread."""
+        self._closed = True
+
+    async def rest(self) -> bool:
+        """Wait until it is time for the next look. Returns whether the server stops instead."""
+        until = time.monotonic() + self.pause
+        while (left := until - time.monotonic()) > 0:
+            if self._closed or _server_stops():
+                return True
+            await asyncio.sleep(min(left, NOTICE))
+        return False
 
     def samples(self, tenant: str | None) -> list[Sample]:
         """How many jobs waited and ran, whenever somebody looked in the last hour."""
@@ -139,6 +156,16 @@ class Hub:
         kept.append(Sample(snapshot.now, waiting, sum(row[3] for row in snapshot.running)))
         while kept and kept[0].at < snapshot.now - LOOK_BACK * 60_000_000:
             kept.popleft()
+
+
+def _server_stops() -> bool:
+    """Whether the uvicorn that runs us was told to stop.
+
+    It tells nobody who streams, and waits for them: an application in which we are mounted could not be stopped while a
+    tab is open. But what handles its signals is a method of the server, which knows.
+    """
+    handler = signal.getsignal(signal.SIGTERM)
+    return getattr(getattr(handler, "__self__", None), "should_exit", False) is True
 
 
 def hub_of(request: Request) -> Hub:
@@ -237,7 +264,8 @@ async def _stream(hub: Hub, tab: Tab) -> AsyncGenerator[str, None]:
             elif time.monotonic() - spoke > QUIET:
                 spoke = time.monotonic()
                 yield ": still here\n\n"
-            await asyncio.sleep(hub.pause)
+            if await hub.rest():
+                break
     finally:
         hub.streams -= 1
         hub.watch(tab.tenant, tab.watch, -1)

@@ -11,7 +11,7 @@ from duly.web.errors import invalid
 from duly.web.pages import charts, figures, glance
 from duly.web.pages.limits import limits_of, quotas
 from duly.web.pages.live import LOOK_BACK, look
-from duly.web.pages.shell import call, desk_of, field, go_back, say, show
+from duly.web.pages.shell import Deed, call, desk_of, field, show
 from duly.web.service import places as verbs
 
 PAGE: Final = 100
@@ -31,9 +31,10 @@ async def queues_page(request: Request) -> Response:
         each |= {name: line[name] for name in NOTHING}
         each["spark"] = charts.spark(line.get("minutes", [0] * LOOK_BACK), f"runs per minute of {each['name']}")
         each["rate_text"] = figures.rate_text(each["rate"])
-    tasks = [each for each in snapshot.paused if each.scope == "task"] if snapshot.tenant is None else []
+    paused = (await call(request, verbs.paused, desk_of(request)))["items"]
+    closed = [each for each in paused if each["scope"] in ("task", "key")]
     others = [each for each in limits if each["scope"] != "queue"]
-    return show(request, "queues.html", current="queues", queues=found["items"], paused_tasks=tasks, limits=others)
+    return show(request, "queues.html", current="queues", queues=found["items"], paused_others=closed, limits=others)
 
 
 async def tenants_page(request: Request) -> Response:
@@ -56,44 +57,40 @@ async def tenants_page(request: Request) -> Response:
 # -- act --------------------------------------------------------------------------------------------------------------
 
 
-async def pause(request: Request) -> Response:
-    """Pause a queue, a task or a tenant."""
+async def pause(request: Request) -> str:
+    """Pause a queue, a task, a tenant or a key."""
     scope, name = await _gate(request)
     options: dict[str, Any] = {
         "reason": await field(request, "reason"),
         "duration": await field(request, "for") or None,
     }
     await call(request, verbs.pause, desk_of(request), scope, name, **options)
-    say(request, f"The {scope} {name} is paused: nothing of it starts any more. What runs goes on to its end.")
-    return await go_back(request)
+    return f"The {scope} {name} is paused: nothing of it starts any more. What runs goes on to its end."
 
 
-async def resume(request: Request) -> Response:
-    """Let a queue, a task or a tenant go on."""
+async def resume(request: Request) -> str:
+    """Let a queue, a task, a tenant or a key go on."""
     scope, name = await _gate(request)
     answer = await call(request, verbs.resume, desk_of(request), scope, name)
-    text = f"The {scope} {name} goes on." if answer["was_paused"] else f"The {scope} {name} was not paused."
-    say(request, text)
-    return await go_back(request)
+    return f"The {scope} {name} goes on." if answer["was_paused"] else f"The {scope} {name} was not paused."
 
 
 async def _gate(request: Request) -> tuple[str, str]:
     scope, name = await field(request, "scope"), await field(request, "name")
-    if scope not in ("queue", "task", "tenant"):
-        raise invalid("name a queue, a task or a tenant")
+    if scope not in ("queue", "task", "tenant", "key"):
+        raise invalid("name a queue, a task, a tenant or a key")
     return scope, name
 
 
-async def edit_queue(request: Request) -> Response:
+async def edit_queue(request: Request) -> str:
     """Change how a queue is shared and how fast it ages."""
     name, aging = await field(request, "name"), await field(request, "aging")
     fair = await field(request, "fair") == "yes"
     await call(request, verbs.edit_queue, desk_of(request), name, fair=fair, aging=aging or None)
-    say(request, f"The queue {name} was changed.")
-    return await go_back(request, "/queues")
+    return f"The queue {name} was changed."
 
 
-async def edit_tenant(request: Request) -> Response:
+async def edit_tenant(request: Request) -> str:
     """Change a tenant's share."""
     name, text = await field(request, "name"), await field(request, "weight")
     try:
@@ -101,5 +98,13 @@ async def edit_tenant(request: Request) -> Response:
     except ValueError:
         raise invalid(f"weight must be a number, not {text[:50]!r}") from None
     await call(request, verbs.edit_tenant, desk_of(request), name, weight=weight)
-    say(request, f"The tenant {name} has the weight {weight:g} now.")
-    return await go_back(request, "/tenants")
+    return f"The tenant {name} has the weight {weight:g} now."
+
+
+DEEDS: Final[dict[str, tuple[Deed, str]]] = {
+    "/pause": (pause, "/"),
+    "/resume": (resume, "/"),
+    "/queues": (edit_queue, "/queues"),
+    "/tenants": (edit_tenant, "/tenants"),
+}
+"""What the forms do, by path, and where one goes from there."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -11,12 +10,11 @@ from starlette.responses import Response
 from duly.store import ops_pages
 from duly.store.ops_pages import Past
 from duly.web.desk import Desk
-from duly.web.errors import invalid, missing
 from duly.web.pages import charts, words
 from duly.web.pages.charts import Bar
 from duly.web.pages.job import MOST_RUNS
-from duly.web.pages.jobs import whole
-from duly.web.pages.shell import call, desk_of, field, go_back, go_to, say, show
+from duly.web.pages.schedule_form import ZONES, values_of
+from duly.web.pages.shell import Deed, call, desk_of, field, go_to, say, show
 from duly.web.service import schedules as verbs
 from duly.web.service import system
 
@@ -87,7 +85,9 @@ def load_chart(load: dict[str, Any]) -> dict[str, Any]:
 async def schedule_page(request: Request) -> Response:
     """One recurring job: its rule, its next times, its runs, and a form to change it."""
     known = await call(request, _read_one, desk_of(request), request.path_params["id"])
-    return show(request, "schedule.html", current="schedules", **known)
+    return show(
+        request, "schedule.html", current="schedules", values=values_of(known["schedule"]), zones=ZONES, **known
+    )
 
 
 def _read_one(desk: Desk, job_id: str) -> dict[str, Any]:
@@ -105,45 +105,34 @@ def _read_one(desk: Desk, job_id: str) -> dict[str, Any]:
 # -- act --------------------------------------------------------------------------------------------------------------
 
 
-async def act(request: Request) -> Response:
-    """Do something to one recurring job, and go back to where that was asked for."""
-    job_id, verb = request.path_params["id"], request.path_params["verb"]
-    match verb:
-        case "enable":
-            await call(request, verbs.toggle, desk_of(request), job_id, enabled=True)
-            text = "Enabled."
-        case "disable":
-            reason = await field(request, "reason")
-            await call(request, verbs.toggle, desk_of(request), job_id, enabled=False, reason=reason)
-            text = "Disabled. A run under way ends normally."
-        case "run":
-            await call(request, verbs.run_now, desk_of(request), job_id)
-            text = "It runs once now, beside its schedule."
-        case "edit":
-            await call(request, verbs.edit, desk_of(request), job_id, **(await _changes(request)))
-            text = "Saved."
-        case "delete":
-            await call(request, verbs.delete, desk_of(request), job_id)
-            say(request, "The schedule and its history were deleted.")
-            return go_to(request, "/schedules")
-        case _:
-            raise missing("there is nothing here")
-    say(request, text)
-    return await go_back(request, f"/schedules/{job_id}")
+def _id(request: Request) -> str:
+    return str(request.path_params["id"])
 
 
-async def _changes(request: Request) -> dict[str, Any]:
-    """What the form changes. A rule per line."""
-    rules = [line.strip() for line in (await field(request, "rules")).splitlines() if line.strip()]
-    changes: dict[str, Any] = {"priority": whole(await field(request, "priority", "0"), "priority")}
-    if rules:
-        changes["rules"] = rules
-    if timezone := await field(request, "timezone"):
-        changes["timezone"] = timezone
-    try:
-        args = json.loads(await field(request, "args") or "{}")
-    except ValueError as error:
-        raise invalid(f"the arguments are no JSON: {error}") from None
-    if not isinstance(args, dict):
-        raise invalid('the arguments must be a JSON object, like {"name": "Ada"}')
-    return changes | {"args": args}
+async def enable(request: Request) -> str:
+    """Let it run again."""
+    await call(request, verbs.toggle, desk_of(request), _id(request), enabled=True)
+    return "Enabled."
+
+
+async def disable(request: Request) -> str:
+    """Let it run no more."""
+    reason = await field(request, "reason")
+    await call(request, verbs.toggle, desk_of(request), _id(request), enabled=False, reason=reason)
+    return "Disabled. A run under way ends normally."
+
+
+async def run_now(request: Request) -> str:
+    """Run it once now."""
+    await call(request, verbs.run_now, desk_of(request), _id(request))
+    return "It runs once now, beside its schedule."
+
+
+async def delete(request: Request) -> Response:
+    """Forget it; its page is gone then."""
+    await call(request, verbs.delete, desk_of(request), _id(request))
+    say(request, "The schedule and its history were deleted.")
+    return go_to(request, "/schedules")
+
+
+DEEDS: Final[dict[str, Deed]] = {"enable": enable, "disable": disable, "run": run_now, "delete": delete}

@@ -32,8 +32,9 @@ PAGES: Final = (
     ("tenants", "/tenants", "Tenants"),
     ("alerts", "/alerts", "Alerts"),
     ("audit", "/audit", "Audit"),
+    ("system", "/system", "System"),
 )
-ALL_TENANTS: Final = frozenset({"workers", "alerts"})
+ALL_TENANTS: Final = frozenset({"workers", "alerts", "system"})
 """Pages for those who are bound to no tenant."""
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -85,6 +86,7 @@ def common(request: Request) -> dict[str, Any]:
         "read_only": desk.read_only,
         "may_operate": desk.may(Scope.OPERATE),
         "may_enqueue": desk.may(Scope.ENQUEUE),
+        "may_administer": desk.may(Scope.ADMIN),
         "pages": pages,
         "said": take_said(request),
         "link": functools.partial(_link, prefix),
@@ -182,6 +184,24 @@ def action(handler: Handler) -> Handler:
             hub_of(request).forget()
 
     return acted
+
+
+Deed = Callable[[Request], Awaitable[str | Response]]
+"""What a form does: it returns what the next page says, or the answer itself."""
+
+
+def deed(do: Deed, otherwise: str) -> Handler:
+    """A form's deed as a handler: say what came of it on the page that it came from, or on another."""
+
+    @functools.wraps(do)
+    async def done(request: Request) -> Response:
+        said = await do(request)
+        if isinstance(said, Response):
+            return said
+        say(request, said)
+        return await go_back(request, otherwise.format(**request.path_params))
+
+    return done
 
 
 def show_error(request: Request, error: WebError) -> Response:

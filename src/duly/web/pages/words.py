@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from duly.domain.clock import from_us
 from duly.domain.durations import human, micros
+from duly.domain.text import human_size
 
 DASH = "–"
 MANY = 10_000
@@ -36,6 +37,11 @@ def span(seconds: float | None) -> str:
     digits = 0 if whole < timedelta(seconds=1) else 1
     scale = 1_000 if digits == 0 else 100_000
     return human(timedelta(microseconds=round(micros(whole) / scale) * scale))
+
+
+def size(count: int | None) -> str:
+    """A number of bytes: 84 MB."""
+    return DASH if count is None else human_size(count)
 
 
 def span_ms(milliseconds: float | None) -> str:
@@ -133,6 +139,7 @@ FILTERS = {
     "number": number,
     "about": about,
     "span": span,
+    "size": size,
     "span_ms": span_ms,
     "exact": exact,
     "when": when,

@@ -40,7 +40,7 @@ def matching(desk: Desk, wanted: Wanted) -> Matching:
     while query is not None:
         page = desk.jobs.store.page(query)
         found += [each for each in page.jobs if shows_text(desk, each, query.text)]
-        looks += page.looked is not None
+        looks += page.gave_up
         if page.following is None:
             return Matching(found, False)
         if len(found) >= MOST or looks >= MOST_LOOKS:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from duly.copying import call_of
 from duly.domain.clock import to_us
 from duly.domain.durations import micros, to_timedelta
-from duly.domain.errors import ArgumentError, ArgumentsDoNotFit, UnknownTask
+from duly.domain.errors import UnknownTask
 from duly.domain.ids import uuid7
-from duly.domain.json import decode, encode_args
+from duly.domain.json import encode_args
 from duly.domain.names import check_queue_name, check_tag, check_task_name, check_tenant, suggest
 from duly.domain.rank import check_priority
 from duly.domain.records import NewJob
-from duly.domain.signature import Signature
 from duly.domain.unique import Unique
 from duly.job import Job
 from duly.task import Task
@@ -33,11 +33,8 @@ def enqueue(desk: Desk, /, *, task: str, args: dict[str, Any] | None = None, **o
 @verb(Scope.OPERATE)
 def copy(desk: Desk, job_id: str) -> dict[str, Any]:
     """Store a new job with the task, arguments, queue, priority and tags of another. Its unique key is not taken."""
-    record = on_jobs.find(desk, job_id)
-    options = {"queue": record.queue, "priority": record.priority, "tags": json.loads(record.tags or "[]")}
-    if record.tenant:
-        options["tenant"] = record.tenant
-    return _answer(desk, _store(desk, record.task, decode(record.args), options))
+    on_jobs.find(desk, job_id)
+    return _answer(desk, desk.jobs.copy(job_id))
 
 
 def _answer(desk: Desk, job: Job[Any]) -> dict[str, Any]:
@@ -76,14 +73,6 @@ def whose(desk: Desk, tenant: str | None) -> str:
 def _checked(task: Task[..., Any], args: dict[str, Any], options: dict[str, Any]) -> Job[Any]:
     positional, named = call_of(task.definition.signature, args)
     return task.using(**options).enqueue(*positional, **named)
-
-
-def call_of(signature: Signature, values: dict[str, Any]) -> tuple[list[object], dict[str, object]]:
-    """The call that JSON values make, or ArgumentError."""
-    try:
-        return signature.split(signature.load(values))
-    except ArgumentsDoNotFit as misfit:
-        raise ArgumentError(f"{misfit.reason} It is called as {signature}", path=misfit.path) from misfit
 
 
 def _unchecked(desk: Desk, task: str, args: dict[str, Any], options: dict[str, Any]) -> Job[Any]:

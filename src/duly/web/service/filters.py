@@ -17,7 +17,9 @@ from duly.web.desk import Desk
 from duly.web.errors import invalid
 
 LOOK: Final = 50_000
-"""At so many jobs a search for text looks at most."""
+"""At so many jobs that fit the other filters a search for text looks at most."""
+WALK: Final = 100_000
+"""So many jobs it passes at most to find those."""
 LOOK_FEW: Final = 20_000
 """At so many jobs a page looks at most where few are wanted by anything else."""
 LOOK_TO_COUNT: Final = 10_000
@@ -69,6 +71,7 @@ class Wanted:
             limit=limit,
             offset=offset,
             look=LOOK if self.text else LOOK_FEW,
+            walk=WALK,
         )
         at = read_cursor(cursor)
         return wanted if at is None else replace(wanted, before_at=at.at, before_id=at.id)

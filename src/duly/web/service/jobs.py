@@ -26,8 +26,9 @@ def list_jobs(
 ) -> dict[str, Any]:
     """A page of jobs, newest first (those that ended by when they did).
 
-    Where few match, it looks at 20,000 jobs and no more, in a search for text at 50,000: `complete` is then false,
-    `looked_at` says so, and `next_cursor` looks further.
+    Where few match, it looks at 20,000 jobs and no more; for a text, at the newest 50,000 that fit the other filters,
+    passing 100,000 at most to find them (500,000 in any state). If that was not all, `complete` is false and
+    `next_cursor` looks further; `looked_at` says at how many it looked.
     """
     query = wanted.filter(desk, limit=limit, offset=offset, cursor=cursor)
     if query is None:
@@ -37,7 +38,7 @@ def list_jobs(
     return {
         "items": shown_jobs(desk, records),
         "next_cursor": write_cursor(page.following),
-        "complete": page.looked is None,
+        "complete": not page.gave_up,
         "looked_at": page.looked,
     }
 

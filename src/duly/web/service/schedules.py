@@ -4,23 +4,19 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from duly.domain.clock import from_us
+from duly.copying import call_of
 from duly.domain.errors import Conflict, RecurringJobNotFound
 from duly.domain.names import check_tenant
 from duly.recurring import RecurringJob
 from duly.recurring_options import make_schedule
-from duly.schedule.plan import Ticks
 from duly.web.desk import Desk, verb
 from duly.web.errors import invalid, missing
 from duly.web.principal import Scope
 from duly.web.service import jobs as on_jobs
 from duly.web.service import shown
-from duly.web.service.enqueue import call_of, whose
+from duly.web.service.enqueue import whose
 
 NEXT_TIMES: Final = 5
-MOST_SCHEDULES: Final = 1_000
-MOST_TICKS: Final = 100_000
-HOUR_US: Final = 3_600_000_000
 
 
 @verb(Scope.READ)
@@ -89,21 +85,7 @@ def preview(desk: Desk, *, expression: list[str], timezone: str | None = None, n
 @verb(Scope.READ)
 def load(desk: Desk, *, hours: int = 24) -> dict[str, Any]:
     """How many ticks of enabled schedules fall into each of the next hours; of the first 1,000 schedules."""
-    now = desk.jobs.store.now_us()
-    found = desk.jobs.recurring_jobs(tenant=desk.tenant, enabled=True, limit=MOST_SCHEDULES)
-    counts, left = [0] * hours, MOST_TICKS
-    for job in found:
-        ticks, at = Ticks(job.record), now
-        while left > 0 and (following := ticks.after(at)) is not None and following < now + hours * HOUR_US:
-            counts[(following - now) // HOUR_US] += 1
-            at, left = following, left - 1
-    return {
-        "from": shown.time(now),
-        "hours": [
-            {"starts_at": from_us(now + n * HOUR_US).isoformat(), "ticks": count} for n, count in enumerate(counts)
-        ],
-        "complete": left > 0 and len(found) < MOST_SCHEDULES,
-    }
+    return desk.jobs.planned(hours, tenant=desk.tenant).to_dict()
 
 
 # -- act --------------------------------------------------------------------------------------------------------------

@@ -178,4 +178,5 @@ def worker(record: WorkerRecord, *, alive: bool) -> dict[str, Any]:
         "slots": record.slots,
         "idle": record.idle,
         "version": record.version,
+        "memory_bytes": record.memory_bytes,
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Final
 
 from duly.web.desk import Desk, verb
 from duly.web.principal import Scope
@@ -21,8 +21,13 @@ def me(desk: Desk) -> dict[str, Any]:
 @verb(Scope.READ, everyone=True)
 def workers(desk: Desk) -> dict[str, Any]:
     """Every worker on record, and what it runs."""
-    alive = {each.id for each in desk.jobs.live_workers()}
-    return {"items": [shown.worker(each, alive=each.id in alive) for each in desk.jobs.workers()]}
+    alive, in_hand = {each.id for each in desk.jobs.live_workers()}, desk.jobs.in_hand()
+    items = []
+    for each in desk.jobs.workers():
+        runs = [{"id": job.id, "task": job.task, "since": shown.time(job.claimed_at)} for job in in_hand.of(each.id)]
+        busy = in_hand.held.get(each.id, 0)
+        items.append({**shown.worker(each, alive=each.id in alive), "busy": busy, "running": runs})
+    return {"items": items}
 
 
 @verb(Scope.READ)
@@ -104,6 +109,30 @@ def doctor(desk: Desk) -> dict[str, Any]:
 
     found = desk.jobs.doctor()
     return {"severity": str(worst(found)), "items": [each.as_dict() for each in found]}
+
+
+@verb(Scope.OPERATE, everyone=True)
+def mend(desk: Desk, *, area: str | None = None, check: str | None = None) -> dict[str, Any]:
+    """Check the installation and mend what can be mended, each in one transaction: all, or what one check found."""
+    from duly.doctor.examine import repair
+    from duly.doctor.finding import worst
+
+    found = [
+        repair(desk.jobs, each) if area in (None, each.area) and check in (None, each.check) else each
+        for each in desk.jobs.doctor()
+    ]
+    return {"severity": str(worst(found)), "items": [each.as_dict() for each in found]}
+
+
+MOST_PRUNED: Final = 20_000
+"""So many jobs are forgotten by one request; the answer says if there are more."""
+
+
+@verb(Scope.OPERATE, everyone=True)
+def prune(desk: Desk) -> dict[str, Any]:
+    """Forget finished jobs older than the retention settings say: some 20,000, and it says whether there are more."""
+    gone = desk.jobs.prune(most=MOST_PRUNED)
+    return {"pruned": gone, "more": gone >= MOST_PRUNED}
 
 
 @verb(Scope.OPERATE, everyone=True)

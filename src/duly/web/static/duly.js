@@ -81,7 +81,7 @@ const pulse = $("#pulse");
 const isLive = ["overview", "jobs", "queues", "workers", "tenants", "schedules"].includes(page);
 const stamps = new Map();
 const shown = new Map();
-let source = null, timer = null, failures = 0;
+let source = null, timer = null, later = null, failures = 0;
 
 function address(path) {
   const query = new URLSearchParams({ page });
@@ -99,7 +99,9 @@ function parsed(html) { return new DOMParser().parseFromString(html, "text/html"
 
 function isBusy(element) {
   // What somebody is using is not taken from under their hands.
-  return element.contains(document.activeElement) || element.querySelector("details.drop[open]") !== null;
+  const typed = (field) => field.type !== "checkbox" && field.type !== "hidden" && field.value !== field.defaultValue;
+  return element.contains(document.activeElement) || element.querySelector("details.drop[open]") !== null
+    || all("input, textarea", element).some(typed);
 }
 
 function apply(message) {
@@ -128,7 +130,8 @@ function applyJob(id, job) {
       bar.value = job.progress;
       setText($(".percent", whole), `${Math.floor(job.progress * 100)} %`);
     }
-    if (before !== undefined && before !== job.stamp) refresh();
+    // The first message may bring news, too: what happened while the page was on its way.
+    if (before === undefined ? whole.dataset.state !== job.state : before !== job.stamp) refresh();
     return;
   }
   for (const badge of all(`[data-badge="${id}"]`)) {
@@ -141,7 +144,8 @@ function applyJob(id, job) {
 async function refresh() {
   // The job went on: fetch the page again and put what is new in its place.
   const whole = $("[data-refresh]");
-  if (!whole || isBusy(whole)) return;
+  if (!whole) return;
+  if (isBusy(whole)) { clearTimeout(later); later = setTimeout(refresh, 2000); return; }
   const answer = await fetch(location.href, { headers: { accept: "text/html" } });
   if (!answer.ok) return;
   const fresh = $("[data-refresh]", parsed(await answer.text()));
@@ -205,6 +209,53 @@ if (tickAll) {
   addEventListener("pageshow", count);
   count();
 }
+
+// -- arguments to start from ------------------------------------------------------------------------------------------
+
+document.addEventListener("change", (event) => {
+  if (!event.target.matches("[data-examples]")) return;
+  const args = $("textarea[name=args]", event.target.form), known = [...event.target.options].map((each) => each.dataset.example);
+  const untouched = args.value.trim() === "{}" || known.includes(args.value.trim());
+  if (untouched) args.value = event.target.selectedOptions[0].dataset.example || "{}";
+});
+
+// -- what a rule means, while it is written -------------------------------------------------------------------------
+
+let asked = 0, soon = null;
+
+async function preview(form) {
+  const rules = $("[data-rules]", form).value.split("\n").map((line) => line.trim()).filter(Boolean);
+  const box = $(".preview", form), title = $(".title", box), times = $(".times", box), mine = ++asked;
+  if (!rules.length) { box.hidden = true; return; }
+  const query = new URLSearchParams(rules.map((rule) => ["rule", rule]));
+  query.set("timezone", $("[data-zone]", form).value.trim());
+  let found;
+  try {
+    const answer = await fetch(`${prefix}/schedules/preview?${query}`, { headers: { accept: "application/json" } });
+    if (!answer.ok) return;
+    found = await answer.json();
+  } catch { return; }
+  if (mine !== asked) return; // something else was written since
+  box.hidden = false;
+  box.classList.toggle("wrong", found.wrong);
+  setText(title, found.text);
+  times.replaceChildren(...found.times.map((at) => {
+    const item = document.createElement("li"), exactly = document.createElement("time"), about = document.createElement("time");
+    exactly.dateTime = about.dateTime = at;
+    exactly.className = "abs";
+    about.className = "rel muted";
+    item.append(exactly, " ", about);
+    return item;
+  }));
+  tellTimes(times);
+}
+
+document.addEventListener("input", (event) => {
+  const form = event.target.closest("form[data-preview]");
+  if (!form || !event.target.matches("[data-rules], [data-zone]")) return;
+  clearTimeout(soon);
+  soon = setTimeout(() => preview(form), 300);
+});
 
 // -- keys -----------------------------------------------------------------------------------------------------------
 
