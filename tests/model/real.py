@@ -125,7 +125,7 @@ class Real:
             return []
         return [(job.id, job.token, job.attempt) for job in jobs]
 
-    def renew(self, pairs: Sequence[tuple[str, int]], lease_us: int) -> dict[str, bool]:
+    def renew(self, pairs: Sequence[tuple[str, int]], lease_us: int) -> dict[str, bool | None]:
         return self.store.renew(pairs, lease_us)
 
     def settle(self, jobs: Sequence[Claimed], batch: Sequence[Settled], *, repeated: bool = False) -> set[str]:
