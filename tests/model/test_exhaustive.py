@@ -20,7 +20,6 @@ HOUR = 3_600_000_000
 IDS = {worker: nth_id(at, kind=9) for at, worker in enumerate(WORKERS, 1)}
 
 
-@pytest.mark.requirement("A5")
 def test_no_order_of_steps_ends_a_job_twice_loses_one_or_lets_a_stale_worker_end_it() -> None:
     found = search()
     assert found.counterexample is None, str(found)

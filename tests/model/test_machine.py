@@ -46,12 +46,10 @@ def both(databases: Databases, request: pytest.FixtureRequest) -> Iterator[tuple
         yield lite, post
 
 
-@pytest.mark.requirement("A5")
 def test_a_store_does_what_the_model_does(raw: Raw) -> None:
     run(raw, examples=24 if raw.is_postgres else 80, steps=30)
 
 
-@pytest.mark.requirement("A5")
 def test_sqlite_and_postgresql_do_the_same(both: tuple[Raw, Raw]) -> None:
     run(*both, examples=15, steps=30)
 
