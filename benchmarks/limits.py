@@ -60,14 +60,9 @@ def most_live(notes: list[Note], killed: dict[int, int]) -> int:
     return most
 
 
-def wait_for(place: Place, n: int, *, every: float = 1.0, most: float = 600.0) -> Found:
-    """Wait until so many jobs have ended."""
-    until = time.monotonic() + most
-    while True:
-        found = place.do("ended")
-        if found["ended"].get("succeeded", 0) >= n or time.monotonic() > until:
-            return found
-        time.sleep(every)
+def wait_for(place: Place, n: int, *, every: float = 1.0, most: float = 600.0) -> None:
+    """Wait until so many jobs have succeeded."""
+    place.do("wait", n=n, every=every, most=most)
 
 
 def killed(place: Place, scale: float) -> Found:
@@ -158,6 +153,7 @@ def beside(place: Place, scale: float, prepare: Callable[[Place, int], object]) 
         if name == "beside":
             prepare(place, found["blocked_jobs"])
         place.do("fill", task="free", n=n)
+        place.do("come_to_rest")
         before = place.do("ended")["ended"].get("succeeded", 0)
         began = time.time()
         with place.worker():

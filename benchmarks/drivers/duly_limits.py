@@ -121,6 +121,27 @@ def ended(*, task: str = "") -> dict[str, Any]:
     return {"ended": counts.ended, "left": left + sum(counts.parked.values())}
 
 
+def wait(*, n: int, every: float, most: float) -> dict[str, Any]:
+    """Wait until so many jobs have succeeded, in one process: starting one for each look costs a core."""
+    until = time.monotonic() + most
+    while _ask("SELECT count(*) FROM duly.ended WHERE state = 'succeeded'")[0][0] < n:
+        if time.monotonic() > until:
+            break
+        time.sleep(every)
+    return {}
+
+
+def come_to_rest(**_: Any) -> dict[str, Any]:
+    """Do what the server would do by itself in a while, so that it is not done during a measurement."""
+    if ON_POSTGRES:
+        import psycopg
+
+        with psycopg.connect(URL, autocommit=True) as connection:
+            connection.execute("VACUUM ANALYZE")
+            connection.execute("CHECKPOINT")
+    return {}
+
+
 def left(*, task: str) -> dict[str, Any]:
     """How many jobs of a task wait or run."""
     places = ("waiting", "running")
@@ -203,7 +224,20 @@ def _ask(sql: str) -> list[Any]:
         return connection.execute(sql).fetchall()  # type: ignore[arg-type]
 
 
-VERBS = (fill, enqueue_now_and_then, ended, left, spans, rate_since, shares, pause, weight, limit)
+VERBS = (
+    fill,
+    enqueue_now_and_then,
+    ended,
+    wait,
+    come_to_rest,
+    left,
+    spans,
+    rate_since,
+    shares,
+    pause,
+    weight,
+    limit,
+)
 
 if __name__ == "__main__":
     verb, text = sys.argv[1:3]

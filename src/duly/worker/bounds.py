@@ -23,6 +23,8 @@ FULL = 1.0
 SLICE, YIELD = 0.1, 0.03
 """How long a worker takes slots again as soon as it frees them though others want them; how long it then holds back."""
 WANT_EVERY = 0.1
+PIECES = 4
+"""In how many parts the slots of a full limit are taken, at least: those of the first run while the next is claimed."""
 
 
 class Bounds:
@@ -151,7 +153,7 @@ class Bounds:
         slots = self._slots(bound)
         free = max(pool.free, 0 if held else 1)
         if self.rated(bound) or self.tight(bound):
-            room = min(room, free)
+            room = min(room, free, room if slots is None else -(-slots // PIECES))
         elif slots is not None:
             ahead = slots // 2 - held
             room = min(room, max(free, ahead if ahead >= slots // 4 else 0))

@@ -31,9 +31,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("duly.worker")
 
-LINGER, LINGER_HURRIED = 0.003, 0.0005
-HEAD_START = 0.0002
-"""How long a claim of the slots that were freed may have the interpreter to itself."""
+LINGER, LINGER_HURRIED = 0.003, 0.002
 BATCH = 500
 KEYED = (HOLD["queued"], HOLD["live"])
 RECURS = HOLD["recurs"]
@@ -100,6 +98,11 @@ class Finisher:
 
     def conclude(self, concluded: Concluded) -> None:
         """Take a run that ended. Called by the runners, for every job."""
+        run = concluded[0]
+        if run.hurried and run.limited:  # others wait for its slot: it is taken again while this one is being settled
+            self.over.add((run,))
+            self._ended(Counter([(run.definition.kind, run.job.queue, run.bound)]))
+            self.ending()
         self._queue.append(concluded)
         if self._asleep.is_set():
             self._asleep.clear()
@@ -120,11 +123,10 @@ class Finisher:
             hurried = any(concluded[0].hurried for concluded in self._batch)
             time.sleep(LINGER_HURRIED if hurried else LINGER)  # others are about to end: one write for all
             self._collect()
-        limited = [concluded[0] for concluded in self._batch if concluded[0].limited]
+        limited = [run for run, _, _ in self._batch if run.limited and not run.hurried]
         if limited:
             self.over.add(limited)
             self.ending()
-            time.sleep(HEAD_START)
         self.flush()
         return 0.0
 
@@ -135,7 +137,8 @@ class Finisher:
             concluded = queue.popleft()
             batch.append(concluded)
             run = concluded[0]
-            counts[run.definition.kind, run.job.queue, run.bound] += 1
+            if not (run.hurried and run.limited):
+                counts[run.definition.kind, run.job.queue, run.bound] += 1
         if counts:
             self._ended(counts)
 
