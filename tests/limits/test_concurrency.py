@@ -218,6 +218,15 @@ def test_tenants_share_what_a_limit_leaves(make: Factory) -> None:
 
 
 @pytest.mark.requirement("E9")
+def test_no_more_are_claimed_than_asked_for_however_large_the_shares(make: Factory) -> None:
+    make.many(6, tenant="a")
+    make.many(6, tenant="b")
+    lanes = [Lane("a", "send"), Lane("b", "send")]
+    shares = {"a": 3, "b": 3}
+    jobs = make.store.claim("default", lanes, 2, worker_id=WORKER, lease_us=us(LEASE), shares=shares)
+    assert Counter(job.tenant for job in jobs) == {"a": 1, "b": 1}
+
+
 def test_a_limit_too_narrow_for_all_shares_is_divided(make: Factory) -> None:
     make.many(50, tenant="a")
     make.many(50, tenant="b")

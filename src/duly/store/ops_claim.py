@@ -71,8 +71,10 @@ def claim(
     if dialect is Dialect.SQLITE:
         return (yield from _claim_sqlite(from_lanes, n, params, sorted(gates), ended, shares))
     params["held"] = [f"{scope} {name}" for scope, name in gates]
-    if gates:
-        params["gate_scopes"], params["gate_names"] = (list(column) for column in zip(*sorted(gates), strict=True))
+    gated = bool(gates) or (shares is not None and sum(shares.values()) > n)
+    if gated:
+        held = sorted(gates)
+        params["gate_scopes"], params["gate_names"] = [scope for scope, _ in held], [name for _, name in held]
         params["ended_ids"], params["ended_tokens"] = [pair[0] for pair in ended], [pair[1] for pair in ended]
     if len(from_lanes) == 1:
         if shares is not None:
@@ -84,7 +86,7 @@ def claim(
     params["from_ranks"] = [lane.from_rank for lane in from_lanes]
     params["from_ids"] = [lane.from_id for lane in from_lanes]
     params["shares"] = [n if shares is None else shares.get(lane.tenant, 0) for lane in from_lanes]
-    statement = "claim_gated" if gates else "claim" if shares is None else "claim_shares"
+    statement = "claim_gated" if gated else "claim" if shares is None else "claim_shares"
     rows = yield Call(statement, params)
     return [Claimed._make(row) for row in rows]
 
