@@ -84,16 +84,18 @@ class Bounds:
         if self._wanted_at is None:
             self._wanted_at = time.monotonic()
 
-    def wants(self, *, busy: bool) -> bool:
+    def wants(self, bound: Bound, *, busy: bool) -> bool:
         """After a claim that got nothing: whether to tell others that a slot is wanted here.
 
-        Not where nothing has been freed: then nobody could give one. A busy worker is not told of that.
+        Not where nothing has been freed: then nobody could give one. A busy worker is not told of that, and asks now
+        and then. Whoever asks tries again at the time at which others hold back.
         """
         now = time.monotonic()
         told, self._told = self._told, False
         if not (told or busy) or now < self._next_want:
             return False
-        self._next_want = now + WANT_EVERY
+        self._next_want = now + (WANT_EVERY if told else FULL)
+        self._opens[bound] = now + SLICE + YIELD * 2 / 3
         return True
 
     def doubt(self, lanes: Iterable[Lane]) -> bool:

@@ -282,7 +282,11 @@ class Claimer:
                 claimed = self._claim_from(lanes, lanes.pick(keys), kind, n, bound).total()
             if bound:
                 self.bounds.gave(bound, n, claimed, held + claimed)
-                if not claimed and self.bounds.shut(bound) and self.bounds.wants(busy=self._busy_since is not None):
+                if (
+                    not claimed
+                    and self.bounds.shut(bound)
+                    and self.bounds.wants(bound, busy=self._busy_since is not None)
+                ):
                     self._store.poke(Hint("wanted", lanes.queue, sender=self._worker_id))
             got += claimed
         return got
