@@ -4,7 +4,7 @@
     python benchmarks/watched.py --scale 0.02     a rehearsal: its figures mean nothing
     python benchmarks/watched.py --markdown docs/benchmarks-watched.md
 
-Needs duly[web,postgres]. Per round 40,000 jobs that do nothing are drained by one worker process without
+Needs duly[web,postgres]. Per round 200,000 jobs that do nothing are drained by one worker process without
 a dashboard, and as many with `duly web` and a tab on its overview; rounds in turn, ratios per round.
 """
 
@@ -91,7 +91,7 @@ def measure(url: str, scale: float, rounds: int) -> dict[str, Any]:
     jobs.migrate()
     fill(url, jobs, int(1_000_000 * scale), int(200_000 * scale))
     jobs.close()
-    n = max(2_000, int(40_000 * scale))
+    n = max(2_000, int(200_000 * scale))
     rates: dict[str, list[int]] = {"alone": [], "watched": []}
     messages = 0
     with tempfile.TemporaryDirectory() as folder:
@@ -116,7 +116,7 @@ def markdown(results: dict[str, Any]) -> str:
         "# A worker beside an open dashboard",
         "",
         "Written by `python benchmarks/watched.py --markdown docs/benchmarks-watched.md`: one worker drains",
-        "40,000 jobs that do nothing beside 1,000,000 finished and 200,000 waiting ones, without a dashboard",
+        "200,000 jobs that do nothing beside 1,000,000 finished and 200,000 waiting ones, without a dashboard",
         "and with `duly web` and a tab open on its overview, on 2 cores. Jobs per second in each round, and",
         "the median of the rounds' ratios. Goal: 0.9.",
         "",
