@@ -22,13 +22,18 @@ WHERE r.finished_at >= CASE WHEN :task IS NULL AND :tenant IS NULL OR :look IS N
    OR EXISTS (SELECT 1 FROM duly.jobs j WHERE j.id = r.job_id AND (:task IS NULL OR j.task = :task) AND (:tenant IS NULL OR j.tenant = :tenant)))
 ORDER BY r.finished_at DESC, r.job_id DESC, r.token DESC LIMIT :n
 
--- name: recent_runs [postgres] The runs that ended last in a span of seconds, of all jobs or of one task or tenant.
+-- name: recent_runs [postgres] The runs that ended last in a span of seconds, of all jobs or of one task or tenant. (OFFSET 0: in order of time first, then see whose they are, until there are enough.)
 SELECT r.job_id, r.token, r.attempt, r.outcome, r.started_at, r.finished_at, r.worker_id, r.error_kind, r.error, r.traceback, r.result, r.log
-FROM duly.runs r
-WHERE r.finished_at / 1000000 >= :from_second::bigint AND r.finished_at / 1000000 < :until_second::bigint
-  AND ((:task::text IS NULL AND :tenant::text IS NULL)
-   OR (SELECT (:task::text IS NULL OR j.task = :task::text) AND (:tenant::text IS NULL OR j.tenant = :tenant::text) FROM duly.jobs j WHERE j.id = r.job_id))
-ORDER BY r.finished_at DESC, r.job_id DESC, r.token DESC LIMIT :n::integer
+FROM (
+    SELECT l.job_id, l.token FROM (
+        SELECT job_id, token FROM duly.runs
+        WHERE finished_at / 1000000 >= :from_second::bigint AND finished_at / 1000000 < :until_second::bigint
+        ORDER BY finished_at DESC, job_id DESC, token DESC OFFSET 0) l
+    WHERE (:task::text IS NULL AND :tenant::text IS NULL)
+       OR (SELECT (:task::text IS NULL OR j.task = :task::text) AND (:tenant::text IS NULL OR j.tenant = :tenant::text) FROM duly.jobs j WHERE j.id = l.job_id)
+    LIMIT :n::integer) newest
+JOIN duly.runs r ON r.job_id = newest.job_id AND r.token = newest.token
+ORDER BY r.finished_at DESC, r.job_id DESC, r.token DESC
 
 -- name: last_activity [postgres] The end of the last minute or hour, before some second, in which runs of a task or tenant, or any, ended.
 SELECT max(p.ends_at) / 1000000 FROM (VALUES (60000000::bigint), (3600000000::bigint)) AS period (us) CROSS JOIN LATERAL (
