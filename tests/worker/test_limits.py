@@ -106,14 +106,14 @@ def test_a_worker_that_frees_slots_all_the_time_leaves_some_to_others(
         await asyncio.sleep(0.001)
 
     jobs.set_limit(queue="default", concurrency=2)
-    often.enqueue_many([{}] * 8_000)
+    often.enqueue_many([{}] * 20_000)
     if busy:
-        something_else.enqueue_many([{}] * 40_000)
+        something_else.enqueue_many([{}] * 60_000)
     with jobs.worker(queues=["default"]), other.worker(queues=["default", "else"], async_slots=4):
         eventually(lambda: jobs.counts().ended)
         time.sleep(1.2)  # by then a worker that is busy all the time has said that it need not be woken
         for _ in range(3):
-            once.enqueue().wait(4)
+            once.enqueue().wait(8)
         assert any(row[2] == "often" for row in jobs.counts().waiting), "there was much to do all the time"
     other.close()
 
