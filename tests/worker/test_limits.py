@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from datetime import timedelta
 
 import pytest
@@ -16,6 +16,7 @@ from duly.domain.ids import uuid7
 from duly.domain.limits import Says
 from duly.domain.records import Lane
 from tests.helpers import Ledger, WorkerProcess, eventually, never, opened, worker_process
+from tests.store.raw import Raw
 from tests.worker.tasks import declare
 
 
@@ -109,9 +110,12 @@ def test_a_worker_that_frees_slots_all_the_time_leaves_some_to_others(
     often.enqueue_many([{}] * 20_000)
     if busy:
         something_else.enqueue_many([{}] * 60_000)
-    with jobs.worker(queues=["default"]), other.worker(queues=["default", "else"], async_slots=4):
+    with jobs.worker(queues=["default"]), other.worker(queues=["default", "else"], async_slots=4) as elsewhere:
         eventually(lambda: jobs.counts().ended)
-        time.sleep(1.2)  # by then a worker that is busy all the time has said that it need not be woken
+        if busy:  # until it has said that it need not be woken
+            idle = f"SELECT idle FROM duly.workers WHERE id = '{elsewhere.id}'"
+            with closing(Raw(database_url)) as raw:
+                eventually(lambda: not raw.one(idle), within=10, every=0.05)
         for _ in range(3):
             once.enqueue().wait(8)
         assert any(row[2] == "often" for row in jobs.counts().waiting), "there was much to do all the time"

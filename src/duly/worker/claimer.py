@@ -372,7 +372,8 @@ class Claimer:
         find = self._registry.find
         runs = [Run(job, task, leased_at) for job in jobs if (task := find(job.tenant, job.task)) is not None]
         if bound:
-            limited, rated, hurried = bool(bits(bound)), self.bounds.metered(bound), self.bounds.tight(bound)
+            limited, rated = bool(bits(bound)), self.bounds.metered(bound)
+            hurried = limited and self.bounds.tight(bound)
             for run in runs:
                 run.bound, run.limited, run.rated, run.hurried = bound, limited, rated, hurried
                 if rated:

@@ -99,7 +99,7 @@ class Finisher:
     def conclude(self, concluded: Concluded) -> None:
         """Take a run that ended. Called by the runners, for every job."""
         run = concluded[0]
-        if run.hurried and run.limited:  # others wait for its slot: it is taken again while this one is being settled
+        if run.hurried:  # others wait for its slot: it is taken again while this one is being settled
             self.over.add((run,))
             self._ended(Counter([(run.definition.kind, run.job.queue, run.bound)]))
             self.ending()
@@ -137,7 +137,7 @@ class Finisher:
             concluded = queue.popleft()
             batch.append(concluded)
             run = concluded[0]
-            if not (run.hurried and run.limited):
+            if not run.hurried:
                 counts[run.definition.kind, run.job.queue, run.bound] += 1
         if counts:
             self._ended(counts)

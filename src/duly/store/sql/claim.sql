@@ -86,13 +86,7 @@ WITH room AS MATERIALIZED (
 WITH room AS MATERIALIZED (
     SELECT n, at_us FROM duly.gate_room(:gate_scopes::text[], :gate_names::text[], :ended_ids::uuid[], :ended_tokens::bigint[], :n::integer, :now, :lease_now, :lease_us::bigint)
 ), head AS MATERIALIZED (
-    SELECT ctid AS at FROM duly.waiting
-    WHERE queue = :queue::text AND suspect = :suspect::smallint AND tenant = :tenant::text AND task = :task::text
-      AND (rank, id) >= (:from_rank::bigint, :from_id::uuid) AND NOT EXISTS (
-        SELECT 1 FROM duly.gates g
-        WHERE (g.scope, g.name) IN (('queue', :queue::text), ('task', :task::text), ('tenant', :tenant::text), ('minute', :tenant::text), ('day', :tenant::text))
-          AND ((g.paused_at IS NOT NULL AND (g.paused_until IS NULL OR g.paused_until > :now)) OR g.blocked_until > :now
-               OR ((g.slots IS NOT NULL OR g.meters_keys OR (g.rate_n IS NOT NULL AND NOT g.refuses)) AND g.scope || ' ' || g.name <> ALL (:held::text[]))))
+@head_of_open_lane
     ORDER BY rank, id LIMIT (SELECT n FROM room) FOR UPDATE SKIP LOCKED
 @lease_heads
 @spend
@@ -125,17 +119,19 @@ WITH room AS MATERIALIZED (
 
 -- name: claim_lane [postgres] The same for one lane, where most claims of a quiet system go: half the work.
 WITH head AS MATERIALIZED (
-    SELECT ctid AS at FROM duly.waiting
-    WHERE queue = :queue::text AND suspect = :suspect::smallint AND tenant = :tenant::text AND task = :task::text
-      AND (rank, id) >= (:from_rank::bigint, :from_id::uuid)
-      AND NOT EXISTS (
-        SELECT 1 FROM duly.gates g
-        WHERE (g.scope, g.name) IN (('queue', :queue::text), ('task', :task::text), ('tenant', :tenant::text), ('minute', :tenant::text), ('day', :tenant::text))
-          AND ((g.paused_at IS NOT NULL AND (g.paused_until IS NULL OR g.paused_until > :now)) OR g.blocked_until > :now
-               OR g.slots IS NOT NULL OR g.meters_keys OR (g.rate_n IS NOT NULL AND NOT g.refuses)))
+@head_of_open_lane
     ORDER BY rank, id LIMIT :n::integer FOR UPDATE SKIP LOCKED
 @lease_heads
 @leased_heads
+
+-- part: head_of_open_lane [postgres] The rows of one lane from its cursor on, if nothing bars it: no gate that is closed, and no limit but those the claim holds.
+    SELECT ctid AS at FROM duly.waiting
+    WHERE queue = :queue::text AND suspect = :suspect::smallint AND tenant = :tenant::text AND task = :task::text
+      AND (rank, id) >= (:from_rank::bigint, :from_id::uuid) AND NOT EXISTS (
+        SELECT 1 FROM duly.gates g
+        WHERE (g.scope, g.name) IN (('queue', :queue::text), ('task', :task::text), ('tenant', :tenant::text), ('minute', :tenant::text), ('day', :tenant::text))
+          AND ((g.paused_at IS NOT NULL AND (g.paused_until IS NULL OR g.paused_until > :now)) OR g.blocked_until > :now
+               OR ((g.slots IS NOT NULL OR g.meters_keys OR (g.rate_n IS NOT NULL AND NOT g.refuses)) AND g.scope || ' ' || g.name <> ALL (:held::text[]))))
 
 -- part: lock_quotas [postgres] The first rows of each lane, as many as its quota, those that others lock left out.
     SELECT w.at FROM quota q CROSS JOIN LATERAL (
