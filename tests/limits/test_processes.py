@@ -61,8 +61,8 @@ def work_and_kill(jobs: Duly, url: str, ledger: Ledger, *, n: int, keys: int, ki
             busy = ledger.entries("start")[-1].pid
             doomed = next((each for each in processes if each.pid == busy), processes[0])
             processes.remove(doomed)
+            killed[doomed.pid] = time.monotonic()  # before: the others may have its runs before we have reaped it
             doomed.kill()
-            killed[doomed.pid] = time.monotonic()
             processes.append(start())
         for job in stored:
             job.wait(60)

@@ -112,11 +112,9 @@ class Work(Schedules):
         name = (tenant, storage_key(text))
         mine = UniqueKey(job_id, scope, None if window_us is None else self.now + window_us)
         key = self.keys.setdefault(name, mine)
-        if key.holder == job_id:
-            return key
         over = key.until is not None and key.until <= self.now
         let_go = key.scope == HOLD["queued"] or (key.scope == HOLD["window"] and mode == "keep_latest")
-        if over or (let_go and not self.jobs[key.holder].unstarted):
+        if over or (let_go and key.holder != job_id and not self.jobs[key.holder].unstarted):
             self.keys[name] = mine
         return self.keys[name]
 
