@@ -101,7 +101,7 @@ ENQUEUE = (
         name="hold_keys: in one order",
         protects=LOCKS,
         without="two bulk enqueues with the same keys deadlock",
-        edits=(Statement("hold_keys [postgres]", " ORDER BY b.key"),),
+        edits=(Statement("hold_keys [postgres]", " ORDER BY b.key", " ORDER BY b.key DESC"),),
         tests=("?",),
     ),
     Guard(

@@ -49,7 +49,7 @@ LIMITS = (
         name="gate_room(): in one order",
         protects=DEADLOCK,
         without="two claims through the same two limits deadlock",
-        edits=(Schema(CORE, "ORDER BY 1) h;", "OFFSET 0) h;"),),
+        edits=(Schema(CORE, "ORDER BY 1) h;", "ORDER BY 1 DESC) h;"),),
         tests=("?",),
     ),
     *(
@@ -131,7 +131,7 @@ LIMITS = (
         name="stamp_running: in one order",
         protects=DEADLOCK,
         without="marking runs and ending them lock rows in opposite order, and deadlock",
-        edits=(Statement("stamp_running [postgres]", "ORDER BY id FOR UPDATE"),),
+        edits=(Statement("stamp_running [postgres]", "ORDER BY id FOR UPDATE", "ORDER BY id DESC FOR UPDATE"),),
         tests=("?",),
     ),
     Guard(
@@ -175,8 +175,8 @@ LIMITS = (
         edits=(
             Statement(
                 "lock_keys [postgres]",
-                "SELECT DISTINCT hashtext(key) & 1023 AS bucket FROM unnest(:keys::text[]) AS k(key) ORDER BY bucket",
-                "SELECT hashtext(key) & 1023 AS bucket FROM unnest(:keys::text[]) AS k(key)",
+                "ORDER BY bucket",
+                "ORDER BY bucket DESC",
             ),
         ),
         tests=("?",),
@@ -185,21 +185,28 @@ LIMITS = (
         name="hold_key_rows: in one order",
         protects=DEADLOCK,
         without="the ends of runs that move breakers, and claims that spend rates, deadlock",
-        edits=(Statement("hold_key_rows [postgres]", " ORDER BY name FOR UPDATE"),),
+        edits=(Statement("hold_key_rows [postgres]", " ORDER BY name FOR UPDATE", " ORDER BY name DESC FOR UPDATE"),),
+        tests=("?",),
+    ),
+    Guard(
+        name="hold_key_rows: lock",
+        protects=DEADLOCK,
+        without="the ends of runs move breakers in the order of the runs, and deadlock",
+        edits=(Statement("hold_key_rows [postgres]", " FOR UPDATE"),),
         tests=("?",),
     ),
     Guard(
         name="open_keys: in one order",
         protects=DEADLOCK,
         without="keys that open, and claims that spend their rates, deadlock",
-        edits=(Statement("open_keys [postgres]", " ORDER BY name FOR UPDATE"),),
+        edits=(Statement("open_keys [postgres]", " ORDER BY name FOR UPDATE", " ORDER BY name DESC FOR UPDATE"),),
         tests=("?",),
     ),
     Guard(
         name="spend: in one order",
         protects=DEADLOCK,
         without="two claims that spend the rates of the same keys deadlock",
-        edits=(Statement("spend [postgres]", " ORDER BY k.name FOR UPDATE OF k"),),
+        edits=(Statement("spend [postgres]", " ORDER BY k.name FOR UPDATE OF k", " ORDER BY k.name DESC FOR UPDATE OF k"),),
         tests=("?",),
     ),
     *(

@@ -41,6 +41,13 @@ RUNS = (
         )
     ),
     Guard(
+        name="settle_rollups: counts the run that ended (SQLite)",
+        protects="I2",
+        without="every earlier run of the job is counted again",
+        edits=(Statement("settle_rollups [sqlite]", " AND u.token = r.token"),),
+        tests=("?",),
+    ),
+    Guard(
         name="settle: only what has lapsed (PostgreSQL)",
         protects=RESCUE,
         without="a rescue from a stale look takes a job whose lease was renewed meanwhile",

@@ -9,7 +9,7 @@ from tests.guards.removing import Code, Entry, Statement
 APART = "I10 P19"
 OWN_ONLY = "tenant = :tenant::text"
 
-_STATEMENTS = {
+STATEMENTS = {
     "is_of_tenant": " AND tenant = :tenant::text",
     "get_job_of": " AND j.tenant = :tenant::text",
     "is_recurring_of": " AND tenant = :tenant::text",
@@ -58,7 +58,7 @@ TENANTS = (
             edits=(Statement(name, cut),),
             tests=("?",),
         )
-        for name, cut in _STATEMENTS.items()
+        for name, cut in STATEMENTS.items()
     ),
     Guard(
         name="tenant_standing: only what is this tenant's",
