@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from duly.domain.errors import QuotaExceeded
 from duly.domain.limits import Breaker, Rate, Says
 from duly.domain.records import Claimed, Lane
-from duly.store import ops_claim, ops_keys, ops_limits
+from duly.store import caps, ops_claim, ops_keys, ops_limits
 from duly.store.call import Call, Dialect, Op, Rows
 from tests.clock import us
 from tests.guards.racing import BLOCKED, Beside, Pair, held, interrupted, locks_in_order
@@ -242,3 +243,11 @@ def test_a_job_that_is_let_in_again_is_noted_as_before(keyed: Keyed) -> None:
     keyed.look()
     assert keyed.place(job_id) == "waiting"
     assert keyed.raw.count("admitted") == 1
+
+
+def test_two_who_enqueue_under_a_quota_wait_for_each_other(pair: Pair) -> None:
+    pair.one.store.gates.set_limit("day", "t", Says(rate_n=1, rate_us=us(86_400), refuses=True))
+    second = Beside(pair.raw, lambda: pair.other.store.run(lambda: caps.spend("t", 1)))
+    pair.one.store.run(lambda: interrupted(caps.spend("t", 1), "lock_quota", second.start))
+    with pytest.raises(QuotaExceeded):
+        second.answer()

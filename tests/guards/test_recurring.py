@@ -6,14 +6,16 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
+import psycopg
 import pytest
 
 from duly import Duly, RecurringJob
 from duly.domain.records import Settled
 from duly.store.call import Call, Op, Rows
+from duly.store.foreign import run_on
 from duly.testing import TestClock
 from tests.databases import Databases, Kind
-from tests.guards.racing import Beside, held
+from tests.guards.racing import Beside, held, interrupted
 from tests.helpers import opened
 from tests.recurring.killed import claim
 from tests.store import invariants
@@ -167,3 +169,25 @@ def test_an_end_goes_round_a_job_that_somebody_holds(pg_scene: Scene) -> None:
         ending.must_not_wait()
         assert ending.answer().held == {job.id}
     assert job.id in end(scene, run.token, job).accepted
+
+
+def test_a_job_that_is_being_disabled_does_not_end_its_run_beside_that(pg_scene: Scene) -> None:
+    scene = pg_scene
+    job = scene.job()
+    run = claim(scene.jobs, "fetch")
+    held_back: list[Any] = []
+    op = scene.jobs.store.recurring.set_enabled(job.id, False, by=None, reason="enough")
+    look = lambda: held_back.append(end(scene, run.token, job).held)  # noqa: E731
+    scene.jobs.store.run(lambda: interrupted(op, "lock_recurring", look))
+    assert held_back == [{job.id}]
+    assert job.id in end(scene, run.token, job).accepted
+    assert scene.raw.rows("SELECT state FROM duly.places") == [("disabled",)]
+
+
+def test_of_two_who_make_a_recurring_job_at_once_the_later_finds_it(pg_scene: Scene, pg_url: str) -> None:
+    scene = pg_scene
+    new = scene.fetch.new_recurring("x", every="1h")
+    with psycopg.connect(pg_url) as caller:
+        op = lambda: interrupted(scene.jobs.store.recurring.recur(new), "find_recurring", scene.job)  # noqa: E731
+        assert not run_on(caller, op, database=scene.jobs.store.database).created
+    assert scene.raw.count("schedules") == 1

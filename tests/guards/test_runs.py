@@ -9,7 +9,7 @@ import pytest
 from duly.domain.errors import StaleRun
 from duly.domain.limits import Says
 from duly.domain.records import Claimed, Lane, Settled
-from duly.store import ops_complete, ops_jobs, ops_settle
+from duly.store import ops_complete, ops_jobs
 from duly.store.call import Dialect
 from duly.store.ops_complete import Looked
 from tests.clock import us
@@ -179,17 +179,12 @@ def test_two_who_retry_a_job_at_once_have_it_queued_once(pair: Pair) -> None:
 
 
 def test_runs_are_ended_in_one_order_by_all(pair: Pair) -> None:
-    jobs = sorted((pair.one.running(), pair.one.running()), key=lambda job: job.id)
+    pair.one.many(500)  # among so many, they are looked up in the order in which they are named
+    jobs = sorted(pair.one.claim(500), key=lambda job: job.id)[100:102]
+    pair.raw.rows("ANALYZE duly.running")
     rows = [f"SELECT id FROM duly.running WHERE id = '{job.id}' FOR UPDATE" for job in jobs]
     batch = [succeeded(job) for job in reversed(jobs)]
     assert len(locks_in_order(pair.raw, *rows, lambda: pair.other.settle(*batch))) == 2
-
-
-def test_runs_are_given_back_in_one_order_by_all(pair: Pair) -> None:
-    jobs = sorted((pair.one.running(), pair.one.running()), key=lambda job: job.id)
-    rows = [f"SELECT id FROM duly.running WHERE id = '{job.id}' FOR UPDATE" for job in jobs]
-    op = lambda: ops_settle.give_back(PG, [(job.id, job.token) for job in reversed(jobs)])  # noqa: E731
-    assert len(locks_in_order(pair.raw, *rows, lambda: pair.other.store.run(op))) == 2
 
 
 @pytest.mark.parametrize("limited", [False, True])
@@ -203,3 +198,13 @@ def test_a_claim_goes_round_what_another_is_about_to_take(pair: Pair, limited: b
     with held(pair.raw, f"SELECT id FROM duly.waiting WHERE id = '{first}' FOR UPDATE"):
         claim.must_not_wait()
     assert [job.id for job in claim.answer()] == [second]
+
+
+def test_promoting_goes_round_what_somebody_moves(pair: Pair) -> None:
+    first, second = (pair.one.enqueue(delay_us=1) for _ in range(2))
+    pair.one.clock.advance(1)
+    promoting = Beside(pair.raw, lambda: pair.other.store.promote())
+    with held(pair.raw, f"SELECT id FROM duly.scheduled WHERE id = '{first}' FOR UPDATE"):
+        promoting.must_not_wait()
+        promoting.answer()
+    assert pair.one.places([first, second]) == ["scheduled", "waiting"]

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from duly import Duly
+from duly import Duly, InvalidOption, RecurringJobNotFound
 from duly.domain.limits import Says
 from duly.domain.records import Lane
 from duly.store.call import Call, Dialect, Op, Rows
@@ -98,3 +98,15 @@ def test_a_tenant_is_told_the_same_whether_or_not_there_is_another(world: World)
         alone = answers(world, name)
         assert any(alone), f"{name} tells nothing at all"
         assert beside[name] == alone, name
+
+
+@pytest.mark.requirement("E9")
+def test_a_tenants_operations_find_no_recurring_job_of_another(world: World) -> None:
+    store, theirs = world.jobs.store, world.globex.ids["recurring"]
+    ours = store.recurring_by(None, tenant="acme")
+    assert store.run(lambda: ours.find("globex", "work", "same")) is None
+    with pytest.raises(RecurringJobNotFound):
+        store.run(lambda: ours.lock(theirs))
+    new = world.globex.handle[world.work].new_recurring("new", every="1h", args={"secret": "s"})
+    with pytest.raises(InvalidOption):
+        store.run(lambda: ours.recur(new))

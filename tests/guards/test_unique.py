@@ -8,10 +8,10 @@ import pytest
 
 from duly.domain.ids import uuid7
 from duly.domain.unique import storage_key
-from duly.store import ops_enqueue, ops_jobs
+from duly.store import ops_enqueue, ops_jobs, ops_settle
 from duly.store.call import Dialect
 from tests.guards.racing import Beside, Pair, held, interrupted, locks_in_order
-from tests.store.factory import Factory
+from tests.store.factory import Factory, succeeded
 
 PG = Dialect.POSTGRES
 
@@ -87,3 +87,21 @@ def test_many_keys_are_held_in_one_order_by_all(pair: Pair) -> None:
     batch = [(uuid7(), "{}", key) for key in ("kb", "ka")]
     answers = locks_in_order(pair.raw, first, second, lambda: pair.other.store.enqueue_many(model, batch))
     assert [answer.created for answer in answers] == [False, False]
+
+
+def test_a_job_that_comes_to_wait_while_the_holder_of_its_key_ends_is_not_forgotten(pair: Pair) -> None:
+    pair.one.unique(mode="keep_latest")
+    job = pair.one.take()
+    op = ops_settle.settle_keyed(PG, succeeded(job), job.hold)
+    coming = Beside(pair.raw, lambda: pair.other.unique(mode="keep_latest"))
+    pair.one.store.run(lambda: interrupted(op, "key_of", coming.must_wait))
+    second = coming.answer()
+    assert [each.id for each in pair.one.claim()] == [second.id]
+
+
+def test_an_enqueue_repeated_after_its_job_has_ended_leaves_a_key_for_its_time(make: Factory) -> None:
+    job = make.new(unique_key="k", unique_mode="skip", unique_scope="window", unique_window_us=3_600_000_000)
+    make.store.enqueue(job)
+    make.finish(make.take())
+    assert make.store.enqueue(job).created
+    assert make.unique() == (job.id, False)

@@ -11,7 +11,8 @@ from uuid import uuid4
 import pytest
 
 from duly import Duly
-from duly.domain.records import Claimed, Lane
+from duly.domain.errors import DatabaseError
+from duly.domain.records import Claimed, Lane, Settled
 from duly.maintenance.rescue import rescue_dead, rescue_lapsed
 from duly.store.store import Store
 from duly.worker.context import Run, lease_time
@@ -84,7 +85,7 @@ def test_after_an_outage_a_worker_gives_back_only_what_it_does_not_know_of(lite:
 
     for _ in range(2):
         send.enqueue()
-    worker = lite.worker()
+    worker = lite.worker()._worker
     known, unknown = lite.store.claim("default", [Lane("", "send")], 2, worker_id=worker.id, lease_us=60_000_000)
     worker._held[known.id] = Run(known, send.definition, lease_time())
     worker._lost_touch(RuntimeError("the reply was lost"))
@@ -114,3 +115,19 @@ def test_the_runs_of_a_worker_that_may_live_are_left_to_it(make: Factory) -> Non
     make.take(worker=worker)
     assert rescue_dead(make.store, make.store.workers(), lambda process: False, crash_limit=3) == 0
     assert rescue_dead(make.store, make.store.workers(), lambda process: True, crash_limit=3) == 1
+
+
+def test_one_run_that_cannot_be_rescued_strands_no_other(make: Factory, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = sorted((make.running(), make.running()), key=lambda job: job.id)
+    make.clock.advance(60)
+    real = make.store.settle_keyed
+
+    def settle_keyed(settled: Settled, *args: Any, **options: Any) -> bool:
+        if settled.id == jobs[0].id:
+            raise DatabaseError("this row cannot be rescued")
+        return real(settled, *args, **options)
+
+    monkeypatch.setattr(make.store, "settle_keyed", settle_keyed)
+    monkeypatch.setattr(make.store.database, "unbroken_us", lambda: 60_000_000)
+    assert rescue_lapsed(make.store, lease_us=15_000_000, crash_limit=3) == 1
+    assert [make.state(job.id) for job in jobs] == ["running", "queued"]

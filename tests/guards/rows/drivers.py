@@ -100,19 +100,6 @@ DRIVERS = (
         tests=("?",),
     ),
     Guard(
-        name="PostgreSQL: a migration waits for a lock for three seconds",
-        protects="F21 P16",
-        without="a migration behind a long transaction has everybody wait behind it",
-        edits=(
-            Code(
-                f"{POSTGRES}.migrate",
-                "                    connection.execute(\"SET LOCAL lock_timeout = '3s'\")\n",
-                "",
-            ),
-        ),
-        tests=("?",),
-    ),
-    Guard(
         name="PostgreSQL: read committed",
         protects="F28 I9",
         without="where the server's default is another, a count after a lock does not see what was committed meanwhile",

@@ -172,11 +172,4 @@ ENQUEUE = (
         edits=(Statement("lock_key [postgres]", "tenant = :tenant::text AND "),),
         tests=("?",),
     ),
-    Guard(
-        name="lock_key: the key of this tenant (SQLite)",
-        protects="I10 P19",
-        without="the end of a run finds the key of another tenant",
-        edits=(Statement("lock_key [sqlite]", "tenant = :tenant AND "),),
-        tests=("?",),
-    ),
 )

@@ -251,13 +251,6 @@ LIMITS = (
         )
     ),
     Guard(
-        name="admit_note: is noted once",
-        protects=WAITS,
-        without="a job that is let in a second time cannot be",
-        edits=(Statement("admit_note [sqlite]", " ON CONFLICT DO NOTHING"),),
-        tests=("?",),
-    ),
-    Guard(
         name="settle_in: goes round what somebody moves",
         protects=WAITS,
         without="who lets jobs in waits for a caller's open transaction",

@@ -109,29 +109,6 @@ RUNS = (
         tests=("?",),
     ),
     Guard(
-        name="lock_run: only what has lapsed (PostgreSQL)",
-        protects=RESCUE,
-        without="a rescue that comes too late takes the unique key of a job that goes on",
-        edits=(
-            Statement(
-                "lock_run [postgres]",
-                " AND (NOT :only_expired::boolean OR leased_until <= :lease_now OR deadline_at <= :now)",
-            ),
-        ),
-        tests=("?",),
-    ),
-    Guard(
-        name="lock_run: only what has lapsed (SQLite)",
-        protects=RESCUE,
-        without="a rescue that comes too late takes the unique key of a job that goes on",
-        edits=(
-            Statement(
-                "lock_run [sqlite]", " AND (NOT :only_expired OR leased_until <= :lease_now OR deadline_at <= :now)"
-            ),
-        ),
-        tests=("?",),
-    ),
-    Guard(
         name="lock_run: lock",
         protects="F14 I2 P3",
         without="a run is rescued while its handler completes it, and the handler commits all the same",

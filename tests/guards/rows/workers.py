@@ -153,6 +153,6 @@ WORKERS = (
             ),
         ),
         tests=("?",),
-        red="DatabaseError|DulyError|AssertionError",
+        red="^call: duly.domain.errors.DatabaseError: this row cannot be rescued",
     ),
 )
