@@ -20,7 +20,7 @@ class Guard:
     without: str
     """What happens without it."""
     edits: tuple[Edit, ...]
-    tests: tuple[str, ...]
-    """Which tests go red; few, and quick."""
+    tests: tuple[str, ...] = ()
+    """Which tests go red; few, and quick. They stand in `reds.toml`, by test."""
     red: str = RED
     """How, as a pattern; where another error than an assertion is the proof."""

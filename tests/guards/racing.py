@@ -81,9 +81,9 @@ class Beside:
         self.start()
         assert not self.waited, "it waits for a lock"
 
-    def answer(self) -> Any:
+    def answer(self, within: float = PATIENCE) -> Any:
         """What it said, once it has ended."""
-        self._thread.join(PATIENCE)
+        self._thread.join(within)
         assert not self._thread.is_alive(), "it still waits"
         if self._error is not None:
             raise self._error

@@ -110,7 +110,7 @@ def removed(edits: Sequence[Edit]) -> Iterator[None]:
         if said:
             texts = [_without(text, said) for text in _FILES()]
             _check_all(said)
-            stack.enter_context(mock.patch.object(statements, "_files", lambda: iter(texts)))
+            stack.enter_context(mock.patch.object(statements, "_files", side_effect=lambda: iter(texts)))
         schema = [each for each in edits if isinstance(each, Schema)]
         if schema:
             changed = {each.file: migration_text(each.file) for each in schema}

@@ -124,6 +124,18 @@ def test_a_notice_is_told_by_one_at_a_time_and_once(make: Factory) -> None:
     assert take(make) is None, "it is done"
 
 
+def test_nobody_is_told_of_an_end_before_the_start(make: Factory) -> None:
+    ended(make)
+    started_first = take(make)
+    assert started_first is not None
+    assert started_first.event == "started"
+    assert take(make) is None, "while the start is told, the end waits"
+    make.store.run(lambda: ops_alerts.notice_done(started_first.id))
+    then = take(make)
+    assert then is not None
+    assert then.event == "ended"
+
+
 def test_a_late_word_changes_nothing_of_a_notice_that_is_done(make: Factory) -> None:
     started(make)
     notice = take(make)

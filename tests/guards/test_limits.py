@@ -48,6 +48,17 @@ def test_two_claims_under_a_limit_wait_for_each_other_and_fill_it_once(pair: Pai
     assert second.answer() == []
 
 
+def test_a_count_after_a_lock_sees_what_was_committed_meanwhile(pair: Pair) -> None:
+    pair.one.store.gates.set_limit("task", "send", Says(slots=1))
+    pair.raw.rows("UPDATE duly.gates SET stamped = false")
+    pair.one.enqueue()
+    pair.one.enqueue(tenant="t")
+    second = Beside(pair.raw, lambda: claim_in(pair.other, "task"))
+    op = interrupted(claim_under([("task", "send")]), "claim_gated_lane", second.must_wait)
+    assert len(pair.one.store.run(lambda: op)) == 1
+    assert second.answer() == []
+
+
 def test_the_limits_of_a_claim_are_held_in_one_order_by_all(pair: Pair) -> None:
     gates = [("queue", "default"), ("task", "send")]
     for scope, name in gates:
@@ -65,7 +76,9 @@ def test_the_limits_of_a_claim_are_held_in_one_order_by_all(pair: Pair) -> None:
 SCOPES = {"task": "send", "queue": "default", "tenant": "t"}
 
 
-def claim_in(make: Factory, scope: str, *, worker: str = WORKER, ended: list[tuple[str, int]] | None = None) -> list[Claimed]:
+def claim_in(
+    make: Factory, scope: str, *, worker: str = WORKER, ended: list[tuple[str, int]] | None = None
+) -> list[Claimed]:
     return make.store.claim(
         "default", [Lane("t", "send")], 5, worker_id=worker, lease_us=us(LEASE), gates=[(scope, SCOPES[scope])],
         ended=ended or [],

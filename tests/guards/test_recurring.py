@@ -42,7 +42,7 @@ class Scene:
     def next_token(self, job: RecurringJob) -> int:
         """Enable it, have it run, and say by which token."""
         job.enable()
-        job.reschedule(self.clock.now())
+        self.clock.advance("2h")
         return claim(self.jobs, "fetch").token
 
 
@@ -108,6 +108,7 @@ def test_a_disabled_job_whose_run_is_given_back_goes_nowhere_and_goes_on_at_its_
 def test_a_late_word_does_not_set_the_fence_back(scene: Scene) -> None:
     job = scene.job()
     scene.raw.rows("UPDATE duly.recurring SET token = 9")
+    scene.raw.rows("UPDATE duly.scheduled SET token = 3")
     scene.jobs.store.run(lambda: ask("keep_token", id=job.id, token=3))
     assert scene.fence() == 9
     job.disable("enough")
@@ -120,7 +121,7 @@ def test_a_tick_that_comes_twice_makes_one_job(scene: Scene) -> None:
     assert len(scene.jobs.store.spawn()) == 1
     (tick,) = scene.raw.rows("SELECT last_tick_at FROM duly.recurring")
     scene.raw.rows(f"UPDATE duly.scheduled SET run_at = {tick[0]}")
-    scene.raw.rows(f"UPDATE duly.recurring SET next_run_at = {tick[0]}, tick_at = {tick[0]}")
+    scene.raw.rows(f"UPDATE duly.recurring SET next_run_at = {tick[0]}, tick_at = {tick[0]}, last_tick_at = NULL")
     assert scene.jobs.store.spawn() == []
     assert scene.raw.count("waiting") == 1
     assert job.refresh().enabled
@@ -154,8 +155,10 @@ def test_a_run_that_queues_for_its_job_does_not_end_beside_who_holds_it(pg_scene
     scene = pg_scene
     job = scene.job()
     run = claim(scene.jobs, "fetch")
+    ending = Beside(scene.raw, lambda: end(scene, run.token, job, queueing=True))
     with held(scene.raw, f"SELECT id FROM duly.recurring WHERE id = '{job.id}' FOR UPDATE"):
-        ended = end(scene, run.token, job, queueing=True)
+        ending.must_wait()
+        ended = ending.answer(within=3)
         assert (ended.accepted, ended.held) == ({}, {job.id})
     assert job.id in end(scene, run.token, job, queueing=True).accepted
 

@@ -16,7 +16,6 @@ from tests.clock import us
 from tests.guards.racing import Beside, Pair, held, interrupted, locks_in_order
 from tests.store.factory import LEASE, OTHER_WORKER, SETTLES, Factory, crashed, failed, succeeded
 
-
 PG = Dialect.POSTGRES
 LEASE_US = us(LEASE)
 

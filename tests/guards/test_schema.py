@@ -13,7 +13,10 @@ A, B = "00000000-0000-7000-8000-00000000000a", "00000000-0000-7000-8000-00000000
 
 
 def _place(table: str, columns: str = "", values: str = "") -> tuple[str, str]:
-    row = f"INSERT INTO duly.{table} (id, run_at, queue, tenant, task, priority{columns}) VALUES ('{A}', 1, 'q', '', 't', 0{values})"
+    row = (
+        f"INSERT INTO duly.{table} (id, run_at, queue, tenant, task, priority{columns}) "
+        f"VALUES ('{A}', 1, 'q', '', 't', 0{values})"
+    )
     return row, row
 
 

@@ -23,7 +23,10 @@ from tests.tenant.world import LEASE_US, WITH_JOB, WITH_TENANT, Owned, World
 
 END_OF_TIME = 2**62
 NAMES = sorted({*(name.partition(" ")[0] for name in STATEMENTS), "tenant_standing"})
-LISTS = ("list_jobs_of", "list_scheduled_of", "list_parked_of", "list_running_of", "list_ended_of")
+LISTS = (
+    *("list_jobs_of", "list_scheduled_of", "list_parked_of", "list_running_of", "list_ended_of"),
+    *("list_waiting_of", "list_disabled_of"),
+)
 STATES = ("succeeded", "failed", "cancelled")
 
 
@@ -77,8 +80,6 @@ def answers(world: World, name: str) -> list[Any]:
     fixed |= {"starts": [0]} if postgres else {"periods": json.dumps([(0, END_OF_TIME)])}
     if name.startswith("sum_"):
         fixed["until_at"] = END_OF_TIME
-    if name == "find_recurring":
-        fixed["task"] = "work"
     some: list[dict[str, Any]] = [fixed | {"id": job_id, "job_id": job_id} for job_id in ids]
     if name not in ("is_of_tenant", "get_job_of", "is_recurring_of", "get_recurring", "list_audit_of"):
         some = [fixed | {"state": state} for state in STATES] if name == "list_ended_of" else [fixed]
@@ -110,3 +111,15 @@ def test_a_tenants_operations_find_no_recurring_job_of_another(world: World) -> 
     new = world.globex.handle[world.work].new_recurring("new", every="1h", args={"secret": "s"})
     with pytest.raises(InvalidOption):
         store.run(lambda: ours.recur(new))
+
+
+@pytest.mark.requirement("E9")
+def test_two_tenants_have_recurring_jobs_of_one_key_and_name(databases: Databases, database_kind: Kind) -> None:
+    with databases.fresh(database_kind) as url, closing(Raw(url)) as raw, opened(url) as jobs:
+
+        @jobs.task
+        def fetch() -> None: ...
+
+        for tenant in ("a", "b"):
+            jobs.tenant(tenant)[fetch].recur("x", every="1h", name="nightly")
+        assert raw.rows("SELECT tenant FROM duly.schedules ORDER BY tenant") == [("a",), ("b",)]

@@ -97,7 +97,9 @@ def test_after_an_outage_a_worker_gives_back_only_what_it_does_not_know_of(lite:
     assert lite.get(unknown.id).attempts == 0
 
 
-def test_nobody_is_rescued_by_time_before_a_lease_of_unbroken_contact(make: Factory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_is_rescued_by_time_before_a_lease_of_unbroken_contact(
+    make: Factory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     job = make.running()
     make.clock.advance(60)
     for unbroken, rescued in ((14_000_000, 0), (16_000_000, 1)):

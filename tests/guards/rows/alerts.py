@@ -14,28 +14,24 @@ ALERTS = (
         protects=ONCE,
         without="all workers look at once",
         edits=(Statement("take_turn", "\nWHERE duly.alert_turns.next_at <= :now OR :now_please::boolean"),),
-        tests=("?",),
     ),
     Guard(
         name="hold_turn: only if it is still ours",
         protects=LATE,
         without="a process that stood still writes down what it saw long ago",
         edits=(Statement("hold_turn", " AND turn = :turn::bigint"),),
-        tests=("?",),
     ),
     Guard(
         name="rest_after: only if it is still ours",
         protects=LATE,
         without="a process that stood still keeps the one whose turn it is from looking",
         edits=(Statement("rest_after", " AND turn = :turn::bigint"),),
-        tests=("?",),
     ),
     Guard(
         name="start_alert: one that is active is left alone",
         protects=ONCE,
         without="an alert that was started meanwhile keeps all others of the look from being written down",
         edits=(Statement("start_alert", "ON CONFLICT (rule, subject) WHERE ended_at IS NULL DO NOTHING "),),
-        tests=("?",),
     ),
     *(
         Guard(
@@ -43,7 +39,6 @@ ALERTS = (
             protects=LATE,
             without=harm,
             edits=(Statement(name, " AND ended_at IS NULL"),),
-            tests=("?",),
         )
         for name, harm in (
             ("keep_alert", "an alert that has ended is changed"),
@@ -57,7 +52,6 @@ ALERTS = (
         protects=ONCE,
         without="an alert of which somebody was told keeps the look from being written down",
         edits=(Statement("add_notice", "\nON CONFLICT (alert_id, channel, event) DO NOTHING"),),
-        tests=("?",),
     ),
     *(
         Guard(
@@ -65,7 +59,6 @@ ALERTS = (
             protects=ONCE,
             without=harm,
             edits=(Statement(f"next_notice [{dialect}]", cut),),
-            tests=("?",),
         )
         for dialect, kind in (("postgres", "PostgreSQL"), ("sqlite", "SQLite"))
         for what, cut, harm in (
@@ -77,12 +70,26 @@ ALERTS = (
             ),
         )
     ),
+    *(
+        Guard(
+            name=f"next_notice: the end not before the start ({kind})",
+            protects=ONCE,
+            without="somebody hears that an alert is over before they hear of it",
+            edits=(
+                Statement(
+                    f"next_notice [{dialect}]",
+                    "s.event = 'started' AND s.done_at IS NULL",
+                    "s.event = 'started' AND false",
+                ),
+            ),
+        )
+        for dialect, kind in (("postgres", "PostgreSQL"), ("sqlite", "SQLite"))
+    ),
     Guard(
         name="next_notice: lock",
         protects=ONCE,
         without="two take one notice at once",
         edits=(Statement("next_notice [postgres]", " FOR UPDATE OF n SKIP LOCKED"),),
-        tests=("?",),
     ),
     *(
         Guard(
@@ -90,7 +97,6 @@ ALERTS = (
             protects=LATE,
             without=harm,
             edits=(Statement(name, cut),),
-            tests=("?",),
         )
         for name, cut, harm in (
             ("notice_done", " AND done_at IS NULL", "a late word changes when somebody was told"),

@@ -11,7 +11,6 @@ DOCTOR = (
         protects="F6 I4",
         without="two who mend a job at once both put it into a place",
         edits=(Statement("lock_job [postgres]", " FOR UPDATE"),),
-        tests=("?",),
     ),
     *(
         Guard(
@@ -25,7 +24,6 @@ DOCTOR = (
                     f"FROM duly.{place} WHERE id = :id::uuid",
                 ),
             ),
-            tests=("?",),
         )
         for place in ("scheduled", "waiting", "parked", "running")
     ),
@@ -34,6 +32,5 @@ DOCTOR = (
         protects="F7",
         without="of two who mend a recurring job at once one fails",
         edits=(Statement("insert_lost_standing", "\nON CONFLICT DO NOTHING"),),
-        tests=("?",),
     ),
 )

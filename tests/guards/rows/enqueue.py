@@ -15,8 +15,11 @@ ENQUEUE = (
             name=f"{name}: an id that is there is left alone",
             protects=AGAIN,
             without="an enqueue that is repeated after a lost reply fails",
-            edits=(Statement(block, "\n    ON CONFLICT (id) DO NOTHING" if "postgres" in block else "ON CONFLICT (id) DO NOTHING"),),
-            tests=("?",),
+            edits=(
+                Statement(
+                    block, "\n    ON CONFLICT (id) DO NOTHING" if "postgres" in block else "ON CONFLICT (id) DO NOTHING"
+                ),
+            ),
         )
         for name, block in (
             ("enqueue_due (PostgreSQL)", "enqueue_due [postgres]"),
@@ -29,37 +32,40 @@ ENQUEUE = (
         protects=AGAIN,
         without="an enqueue from SQL that is repeated fails",
         edits=(
-            Schema("0001_core.postgres.sql", "    ON CONFLICT DO NOTHING;\n    IF NOT FOUND THEN", "    ;\n    IF NOT FOUND THEN"),
+            Schema(
+                "0001_core.postgres.sql",
+                "    ON CONFLICT DO NOTHING;\n    IF NOT FOUND THEN",
+                "    ;\n    IF NOT FOUND THEN",
+            ),
         ),
-        tests=("?",),
     ),
     Guard(
         name="duly.store_job(): an id that is there is left alone",
         protects=AGAIN,
         without="a plain enqueue that is repeated fails",
-        edits=(Schema("0001_core.postgres.sql", "    ON CONFLICT DO NOTHING;\n    IF FOUND THEN", "    ;\n    IF FOUND THEN"),),
-        tests=("?",),
+        edits=(
+            Schema(
+                "0001_core.postgres.sql", "    ON CONFLICT DO NOTHING;\n    IF FOUND THEN", "    ;\n    IF FOUND THEN"
+            ),
+        ),
     ),
     Guard(
         name="duly.store_job(): no second place",
         protects="F14 I4 P7",
         without="a plain enqueue that is repeated has the job run twice",
         edits=(Schema("0001_core.postgres.sql", "    IF FOUND THEN\n", "    IF true THEN\n"),),
-        tests=("?",),
     ),
     Guard(
         name="known_jobs: what is stored already (PostgreSQL)",
         protects=AGAIN,
         without="a bulk enqueue that is repeated fails",
         edits=(Statement("known_jobs [postgres]", "WHERE id = ANY", "WHERE false AND id = ANY"),),
-        tests=("?",),
     ),
     Guard(
         name="known_jobs: what is stored already (SQLite)",
         protects=AGAIN,
         without="a bulk enqueue that is repeated fails",
         edits=(Statement("known_jobs [sqlite]", "WHERE id IN", "WHERE 0 AND id IN"),),
-        tests=("?",),
     ),
     Guard(
         name="hold_key: a key belongs to one job (PostgreSQL)",
@@ -68,7 +74,6 @@ ENQUEUE = (
         edits=(
             Statement("hold_key [postgres]", "job_id = CASE WHEN u.until <= :now THEN", "job_id = CASE WHEN true THEN"),
         ),
-        tests=("?",),
     ),
     Guard(
         name="hold_key: a key belongs to one job (SQLite)",
@@ -77,16 +82,16 @@ ENQUEUE = (
         edits=(
             Statement("hold_key [sqlite]", "job_id = CASE WHEN until <= :now THEN", "job_id = CASE WHEN true THEN"),
         ),
-        tests=("?",),
     ),
     Guard(
         name="hold_keys: a key belongs to one job (PostgreSQL)",
         protects=KEY,
         without="a second bulk enqueue takes keys away from the jobs that hold them",
         edits=(
-            Statement("hold_keys [postgres]", "job_id = CASE WHEN u.until <= :now THEN", "job_id = CASE WHEN true THEN"),
+            Statement(
+                "hold_keys [postgres]", "job_id = CASE WHEN u.until <= :now THEN", "job_id = CASE WHEN true THEN"
+            ),
         ),
-        tests=("?",),
     ),
     Guard(
         name="hold_keys: a key belongs to one job (SQLite)",
@@ -95,49 +100,42 @@ ENQUEUE = (
         edits=(
             Statement("hold_keys [sqlite]", "job_id = CASE WHEN until <= :now THEN", "job_id = CASE WHEN true THEN"),
         ),
-        tests=("?",),
     ),
     Guard(
         name="hold_keys: in one order",
         protects=LOCKS,
         without="two bulk enqueues with the same keys deadlock",
         edits=(Statement("hold_keys [postgres]", " ORDER BY b.key", " ORDER BY b.key DESC"),),
-        tests=("?",),
     ),
     Guard(
         name="release_key: not within its window",
         protects=KEY,
         without="a key that is held for a time is free as soon as its job ends",
         edits=(Statement("release_key", " AND scope <> 3"),),
-        tests=("?",),
     ),
     Guard(
         name="drop_stale_key: not within its window",
         protects=KEY,
         without="a repeated enqueue frees a key that is held for a time",
         edits=(Statement("drop_stale_key", " AND scope <> 3"),),
-        tests=("?",),
     ),
     Guard(
         name="drop_stale_key: only of what has ended",
         protects=KEY,
         without="a repeated enqueue frees the key of the job that it enqueued",
         edits=(Statement("drop_stale_key", " AND EXISTS (SELECT 1 FROM duly.ended WHERE id = :id::uuid)"),),
-        tests=("?",),
     ),
     Guard(
         name="key_of: lock",
         protects=LOCKS,
         without="a job that comes to wait for a key while its holder ends is forgotten",
         edits=(Statement("key_of [postgres]", " FOR UPDATE"),),
-        tests=("?",),
     ),
     Guard(
         name="lock_key: lock",
         protects=LOCKS,
         without="a cancel and the end of a run hold a key and its job in opposite order, and deadlock",
         edits=(Statement("lock_key [postgres]", " FOR UPDATE"),),
-        tests=("?",),
     ),
     *(
         Guard(
@@ -151,7 +149,6 @@ ENQUEUE = (
                     f"FROM duly.{place} WHERE id = :id::uuid",
                 ),
             ),
-            tests=("?",),
         )
         for place in ("scheduled", "waiting", "parked")
     ),
@@ -161,7 +158,6 @@ ENQUEUE = (
             protects="I10 P19",
             without="the keys of other tenants are changed too",
             edits=(Statement(name, "tenant = :tenant::text AND "),),
-            tests=("?",),
         )
         for name in ("take_key", "set_key_next", "pass_key")
     ),
@@ -170,6 +166,5 @@ ENQUEUE = (
         protects="I10 P19",
         without="the end of a run finds the key of another tenant",
         edits=(Statement("lock_key [postgres]", "tenant = :tenant::text AND "),),
-        tests=("?",),
     ),
 )

@@ -21,7 +21,6 @@ LIMITS = (
             protects=SLOTS,
             without="a claim that does not know of a limit takes more jobs than may run",
             edits=(Statement(f"{name} [postgres]", BARRED),),
-            tests=("?",),
         )
         for name in ("open_lane", "head_of_open_lane")
     ),
@@ -36,21 +35,18 @@ LIMITS = (
                 "           AND g.scope || ' ' || g.name NOT IN (SELECT value FROM json_each(:held)))",
             ),
         ),
-        tests=("?",),
     ),
     Guard(
         name="gate_room(): lock",
         protects=SLOTS,
         without="two claims both count what runs and both fill the last slot",
         edits=(Schema(CORE, "PERFORM pg_advisory_xact_lock(h.lock) FROM (", "PERFORM h.lock FROM ("),),
-        tests=("?",),
     ),
     Guard(
         name="gate_room(): in one order",
         protects=DEADLOCK,
         without="two claims through the same two limits deadlock",
         edits=(Schema(CORE, "ORDER BY 1) h;", "ORDER BY 1 DESC) h;"),),
-        tests=("?",),
     ),
     *(
         Guard(
@@ -58,7 +54,6 @@ LIMITS = (
             protects=SLOTS,
             without="a worker that died holds its slots until it is rescued",
             edits=(Schema(CORE, f"limited & {bit} <> 0 AND leased_until >= since", f"limited & {bit} <> 0"),),
-            tests=("?",),
         )
         for scope, bit in (("task", 1), ("queue", 2), ("tenant", 4))
     ),
@@ -67,21 +62,18 @@ LIMITS = (
         protects=SLOTS,
         without="a worker that died holds its slots until it is rescued",
         edits=(Schema(CORE, "WHERE leased_until > lease_now\n", "WHERE true\n"),),
-        tests=("?",),
     ),
     Guard(
         name="gate_room(): what has ended is counted once",
         protects=SLOTS,
         without="a run whose lease lapsed, and which was not counted, is taken off the count",
         edits=(Schema(CORE, "WHERE r.leased_until >= since AND CASE", "WHERE CASE"),),
-        tests=("?",),
     ),
     Guard(
         name="gate_room(): token of what has ended",
         protects=SLOTS,
         without="the run of another worker is taken off the count, and one too many starts",
         edits=(Schema(CORE, "ON r.id = e.id AND r.token = e.token", "ON r.id = e.id"),),
-        tests=("?",),
     ),
     *(
         Guard(
@@ -95,7 +87,6 @@ LIMITS = (
                     f"r.{scope} = :name AND r.limited & {bit} <> 0",
                 ),
             ),
-            tests=("?",),
         )
         for scope, bit in (("task", 1), ("queue", 2), ("tenant", 4))
     ),
@@ -104,56 +95,54 @@ LIMITS = (
         protects=SLOTS,
         without="a worker that died holds its slots until it is rescued",
         edits=(Statement("gate_now [sqlite]", "r WHERE r.leased_until > :lease_now\n", "r WHERE true\n"),),
-        tests=("?",),
     ),
     Guard(
         name="gate_now: what has ended is counted once",
         protects=SLOTS,
         without="a run whose lease lapsed, and which was not counted, is taken off the count",
-        edits=(Statement("gate_now [sqlite]", "g.slots IS NOT NULL AND r.leased_until > :lease_now AND CASE", "g.slots IS NOT NULL AND CASE"),),
-        tests=("?",),
+        edits=(
+            Statement(
+                "gate_now [sqlite]",
+                "g.slots IS NOT NULL AND r.leased_until > :lease_now AND CASE",
+                "g.slots IS NOT NULL AND CASE",
+            ),
+        ),
     ),
     Guard(
         name="gate_now: token of what has ended",
         protects=SLOTS,
         without="the run of another worker is taken off the count, and one too many starts",
         edits=(Statement("gate_now [sqlite]", " AND r.token = json_extract(e.value, '$[1]')"),),
-        tests=("?",),
     ),
     Guard(
         name="bar_claims: lock",
         protects=SLOTS,
         without="the run of a claim that was under way when the limit was made is never marked, and never counted",
         edits=(Statement("bar_claims [postgres]", "LOCK TABLE duly.gates IN ACCESS EXCLUSIVE MODE", "SELECT 1"),),
-        tests=("?",),
     ),
     Guard(
         name="stamp_running: in one order",
         protects=DEADLOCK,
         without="marking runs and ending them lock rows in opposite order, and deadlock",
         edits=(Statement("stamp_running [postgres]", "ORDER BY id FOR UPDATE", "ORDER BY id DESC FOR UPDATE"),),
-        tests=("?",),
     ),
     Guard(
         name="stamped: the limit that was marked",
         protects=SLOTS,
         without="a limit that was taken back and made anew counts as marked, and its runs are not",
         edits=(Statement("stamped", " AND limited_at = :limited_at::bigint"),),
-        tests=("?",),
     ),
     Guard(
         name="lock_gate: lock",
         protects="F6",
         without="what somebody sets by hand is lost to a declaration that was under way",
         edits=(Statement("lock_gate [postgres]", " FOR UPDATE"),),
-        tests=("?",),
     ),
     Guard(
         name="lock_quota: lock",
         protects="F29",
         without="two enqueues both take the last of a quota",
         edits=(Statement("lock_quota [postgres]", " FOR UPDATE"),),
-        tests=("?",),
     ),
     Guard(
         name="lock_keys: lock",
@@ -166,7 +155,6 @@ LIMITS = (
                 "count(b.bucket)",
             ),
         ),
-        tests=("?",),
     ),
     Guard(
         name="lock_keys: in one order",
@@ -179,35 +167,32 @@ LIMITS = (
                 "ORDER BY bucket DESC",
             ),
         ),
-        tests=("?",),
     ),
     Guard(
         name="hold_key_rows: in one order",
         protects=DEADLOCK,
         without="the ends of runs that move breakers, and claims that spend rates, deadlock",
         edits=(Statement("hold_key_rows [postgres]", " ORDER BY name FOR UPDATE", " ORDER BY name DESC FOR UPDATE"),),
-        tests=("?",),
     ),
     Guard(
         name="hold_key_rows: lock",
         protects=DEADLOCK,
         without="the ends of runs move breakers in the order of the runs, and deadlock",
         edits=(Statement("hold_key_rows [postgres]", " FOR UPDATE"),),
-        tests=("?",),
     ),
     Guard(
         name="open_keys: in one order",
         protects=DEADLOCK,
         without="keys that open, and claims that spend their rates, deadlock",
         edits=(Statement("open_keys [postgres]", " ORDER BY name FOR UPDATE", " ORDER BY name DESC FOR UPDATE"),),
-        tests=("?",),
     ),
     Guard(
         name="spend: in one order",
         protects=DEADLOCK,
         without="two claims that spend the rates of the same keys deadlock",
-        edits=(Statement("spend [postgres]", " ORDER BY k.name FOR UPDATE OF k", " ORDER BY k.name DESC FOR UPDATE OF k"),),
-        tests=("?",),
+        edits=(
+            Statement("spend [postgres]", " ORDER BY k.name FOR UPDATE OF k", " ORDER BY k.name DESC FOR UPDATE OF k"),
+        ),
     ),
     *(
         Guard(
@@ -215,7 +200,6 @@ LIMITS = (
             protects=WAITS,
             without=harm,
             edits=(Statement("admit [postgres]", cut, put),),
-            tests=("?",),
         )
         for what, cut, put, harm in (
             (
@@ -255,15 +239,17 @@ LIMITS = (
         protects=WAITS,
         without="who lets jobs in waits for a caller's open transaction",
         edits=(Statement("settle_in [postgres]", " ORDER BY id FOR UPDATE SKIP LOCKED"),),
-        tests=("?",),
     ),
     *(
         Guard(
             name=f"forget_keys: not while jobs of the key are let in ({kind})",
             protects=SLOTS,
             without="a claim finds no rate to take a start off",
-            edits=(Statement(f"forget_keys [{dialect}]", "\n  AND NOT EXISTS (SELECT 1 FROM duly.admitted a WHERE a.key = name)"),),
-            tests=("?",),
+            edits=(
+                Statement(
+                    f"forget_keys [{dialect}]", "\n  AND NOT EXISTS (SELECT 1 FROM duly.admitted a WHERE a.key = name)"
+                ),
+            ),
         )
         for kind, dialect in (("PostgreSQL", "postgres"), ("SQLite", "sqlite"))
     ),

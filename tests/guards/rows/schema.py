@@ -3,115 +3,92 @@
 from __future__ import annotations
 
 from tests.guards.guard import Guard
-from tests.guards.removing import Edit, Schema, Statement
+from tests.guards.removing import Edit, Schema
 
 PLACE = "I1 I4"
-TEST = "tests/guards/test_schema.py::test_the_database_refuses_a_second_row"
-KINDS = {"postgres": ("PostgreSQL", "pg18"), "sqlite": ("SQLite", "sqlite")}
+KINDS = {"postgres": "PostgreSQL", "sqlite": "SQLite"}
+CORE, RECURRING, LIMITS, TOKENS, ALERTS = "0001_core", "0002_recurring", "0005_limits", "0008_tokens", "0009_alerts"
+Edits = dict[str, tuple[Edit, ...]]
 
 
-def _table(file: str, table: str, cut: str, put: str = "") -> dict[str, tuple[Edit, ...]]:
-    """How a key is taken out of a table, by dialect: on SQLite the table gets a row id in its place."""
-    whole = {"postgres": f"CREATE TABLE duly.{table} (", "sqlite": f"CREATE TABLE duly_{table} ("}
-    edits: dict[str, tuple[Edit, ...]] = {}
-    for dialect, within in whole.items():
-        name = f"{file}.{dialect}.sql"
-        text = cut.replace("uuid PRIMARY", "text NOT NULL PRIMARY") if dialect == "sqlite" else cut
-        edits[dialect] = (Schema(name, text, put, within=within),)
-        if dialect == "sqlite" and table != "parked":
+def _table(file: str, table: str, **cuts: tuple[str, str]) -> Edits:
+    """How a key is taken out of a table, by dialect: on SQLite, a table without row ids gets them in its place."""
+    edits: Edits = {}
+    for dialect, (cut, put) in cuts.items():
+        name, prefix = f"{file}.{dialect}.sql", "duly." if dialect == "postgres" else "duly_"
+        within = f"CREATE TABLE {prefix}{table} ("
+        edits[dialect] = (Schema(name, cut, put, within=within),)
+        if dialect == "sqlite" and table not in ("parked", "waiting"):
             edits[dialect] += (Schema(name, ") WITHOUT ROWID", ")", within=within),)
     return edits
 
 
-def _id(table: str, spaces: int, file: str = "0001_core") -> dict[str, tuple[Edit, ...]]:
+def _id(file: str, table: str, gap: int) -> Edits:
     """The same for a primary key that is the id."""
-    gap = " " * spaces
-    found = _table(file, table, f"id{gap}uuid PRIMARY KEY")
-    for dialect, edits in found.items():
-        first = edits[0]
-        assert isinstance(first, Schema)
-        kind = "uuid" if dialect == "postgres" else "text NOT NULL"
-        found[dialect] = (
-            Schema(first.file, f"id{gap}{kind} PRIMARY KEY", f"id{gap}{kind}", within=first.within),
-            *edits[1:],
-        )
-    return found
+    column = "id" + " " * gap
+    return _table(
+        file,
+        table,
+        postgres=(f"{column}uuid PRIMARY KEY", f"{column}uuid"),
+        sqlite=(f"{column}text NOT NULL PRIMARY KEY", f"{column}text NOT NULL"),
+    )
 
 
-def _index(file: str, index: str) -> dict[str, tuple[Edit, ...]]:
+def _last(file: str, table: str, key: str, *, postgres: str, sqlite: str) -> Edits:
+    """The same for a primary key that stands after the last column."""
+    return _table(
+        file,
+        table,
+        postgres=(f"{postgres},\n    PRIMARY KEY ({key})", postgres),
+        sqlite=(f"{sqlite},\n    PRIMARY KEY ({key})", sqlite),
+    )
+
+
+def _index(file: str, index: str) -> Edits:
     return {
         "postgres": (Schema(f"{file}.postgres.sql", f"CREATE UNIQUE INDEX {index} ", f"CREATE INDEX {index} "),),
         "sqlite": (Schema(f"{file}.sqlite.sql", f"CREATE UNIQUE INDEX duly_{index} ", f"CREATE INDEX duly_{index} "),),
     }
 
 
-_CONFLICT = {
-    "postgres": (
-        Statement("enqueue_due [postgres]", "ON CONFLICT (id) DO NOTHING"),
-        Statement("enqueue_at [postgres]", "ON CONFLICT (id) DO NOTHING"),
-    ),
-    "sqlite": (Statement("insert_job [sqlite]", "ON CONFLICT (id) DO NOTHING"),),
-}
-_JOBS = _id("jobs", 11)
-_JOBS["postgres"] = (Schema("0001_core.postgres.sql", "id           uuid PRIMARY KEY,\n    task ", "id           uuid,\n    task "),)
-_JOBS["sqlite"] = (
-    Schema("0001_core.sqlite.sql", "id           text NOT NULL PRIMARY KEY", "id           text NOT NULL", within="CREATE TABLE duly_jobs ("),
-    Schema("0001_core.sqlite.sql", ") WITHOUT ROWID", ")", within="CREATE TABLE duly_jobs ("),
+_WAITING = _table(
+    CORE,
+    "waiting",
+    postgres=("id       uuid PRIMARY KEY", "id       uuid"),
+    sqlite=("id       text NOT NULL UNIQUE", "id       text NOT NULL"),
 )
-_WAITING = {
-    "postgres": (
-        Schema("0001_core.postgres.sql", "id       uuid PRIMARY KEY", "id       uuid", within="CREATE TABLE duly.waiting ("),
-    ),
-    "sqlite": (
-        Schema("0001_core.sqlite.sql", "id       text NOT NULL UNIQUE", "id       text NOT NULL", within="CREATE TABLE duly_waiting ("),
-    ),
-}
+_RUNS = _last(CORE, "runs", "job_id, token", postgres="log         text", sqlite="log         text")
+_KEYS = _last(CORE, "unique_keys", "tenant, key", postgres="next_id uuid", sqlite="next_id text")
+_ADMITTED = _last(
+    LIMITS,
+    "admitted",
+    "key, job_id",
+    postgres="look   boolean NOT NULL DEFAULT false",
+    sqlite="look   integer NOT NULL DEFAULT 0",
+)
+_HASH: Edits = {dialect: (Schema(f"{TOKENS}.{dialect}.sql", "NOT NULL UNIQUE", "NOT NULL"),) for dialect in KINDS}
 
-_ROWS: tuple[tuple[str, str, str, dict[str, tuple[Edit, ...]]], ...] = (
-    ("jobs", "F14 I1 P7", "a repeated enqueue makes two jobs of one id", _JOBS),
-    ("scheduled", PLACE, "a job is scheduled twice", _id("scheduled", 7)),
+_ROWS: tuple[tuple[str, str, str, Edits], ...] = (
+    ("jobs", "F14 I1 P7", "a repeated enqueue makes two jobs of one id", _id(CORE, "jobs", 11)),
+    ("scheduled", PLACE, "a job is scheduled twice", _id(CORE, "scheduled", 7)),
     ("waiting", PLACE, "a job waits twice, and is run twice", _WAITING),
-    ("parked", PLACE, "a job is set aside twice", _id("parked", 8)),
-    ("running", PLACE, "two workers hold one job", _id("running", 12)),
-    ("ended", "I2 P3", "a job ends twice", _id("ended", 10)),
-    ("runs", "I2 P3", "two ends of one run are on record", _table("0001_core", "runs", "    log         text,\n    PRIMARY KEY (job_id, token)", "    log         text")),
-    ("unique_keys", "F27 I7 P13", "two jobs hold one unique key", _table("0001_core", "unique_keys", "    next_id uuid,\n    PRIMARY KEY (tenant, key)", "    next_id uuid")),
-    ("schedules", "I4", "one recurring job has two schedules", _id("schedules", 11, "0002_recurring")),
-    ("schedules by key", "F27 I8", "one key has two recurring jobs", _index("0002_recurring", "schedules_by_key")),
-    ("schedules by name", "F27", "one name is two recurring jobs", _index("0002_recurring", "schedules_by_name")),
-    ("recurring", "I4", "a recurring job stands in two ways", _id("recurring", 14, "0002_recurring")),
-    ("admitted", "I9", "a job counts twice for its key", _table("0005_limits", "admitted", "    look   boolean NOT NULL DEFAULT false,\n    PRIMARY KEY (key, job_id)", "    look   boolean NOT NULL DEFAULT false")),
-    ("tokens by hash", "P17", "one secret is two principals", {
-        "postgres": (Schema("0008_tokens.postgres.sql", "NOT NULL UNIQUE", "NOT NULL"),),
-        "sqlite": (Schema("0008_tokens.sqlite.sql", "NOT NULL UNIQUE", "NOT NULL"),),
-    }),
-    ("alerts that are active", "F24", "one thing is alerted twice", _index("0009_alerts", "alerts_active")),
-    ("notices", "F24", "somebody is told twice", _index("0009_alerts", "alert_notices_once")),
-)  # fmt: skip
-
-_SQLITE_TEXT = {
-    "unique_keys": ("    next_id text,\n    PRIMARY KEY (tenant, key)", "    next_id text"),
-    "admitted": ("    look   integer NOT NULL DEFAULT 0,\n    PRIMARY KEY (key, job_id)", "    look   integer NOT NULL DEFAULT 0"),
-}
-
-
-def _edits(name: str, dialect: str, edits: tuple[Edit, ...]) -> tuple[Edit, ...]:
-    if dialect == "sqlite" and name in _SQLITE_TEXT:
-        first = edits[0]
-        assert isinstance(first, Schema)
-        old, new = _SQLITE_TEXT[name]
-        edits = (Schema(first.file, old, new, within=first.within), *edits[1:])
-    return edits
-
+    ("parked", PLACE, "a job is set aside twice", _id(CORE, "parked", 8)),
+    ("running", PLACE, "two workers hold one job", _id(CORE, "running", 12)),
+    ("ended", "I2 P3", "a job ends twice", _id(CORE, "ended", 10)),
+    ("runs", "I2 P3", "two ends of one run are on record", _RUNS),
+    ("unique_keys", "F27 I7 P13", "two jobs hold one unique key", _KEYS),
+    ("schedules", "I4", "one recurring job has two schedules", _id(RECURRING, "schedules", 11)),
+    ("schedules by key", "F27 I8", "one key has two recurring jobs", _index(RECURRING, "schedules_by_key")),
+    ("schedules by name", "F27", "one name is two recurring jobs", _index(RECURRING, "schedules_by_name")),
+    ("recurring", "I4", "a recurring job stands in two ways", _id(RECURRING, "recurring", 14)),
+    ("admitted", "I9", "a job counts twice for its key", _ADMITTED),
+    ("tokens by hash", "P17", "one secret is two principals", _HASH),
+    ("alerts that are active", "F24", "one thing is alerted twice", _index(ALERTS, "alerts_active")),
+    ("notices", "F24", "somebody is told twice", _index(ALERTS, "alert_notices_once")),
+)
 
 SCHEMA = tuple(
-    Guard(
-        name=f"unique: {name} ({kind})",
-        protects=protects,
-        without=without,
-        edits=_edits(name, dialect, by_dialect[dialect]),
-        tests=(f"{TEST}[{database}-{name}]",),
-    )
-    for name, protects, without, by_dialect in _ROWS
-    for dialect, (kind, database) in KINDS.items()
+    Guard(name=f"unique: {name} ({kind})", protects=protects, without=without, edits=edits[dialect])
+    for name, protects, without, edits in _ROWS
+    for dialect, kind in KINDS.items()
 )

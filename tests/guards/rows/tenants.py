@@ -7,15 +7,12 @@ from tests.guards.guard import Guard
 from tests.guards.removing import Code, Entry, Statement
 
 APART = "I10 P19"
-OWN_ONLY = "tenant = :tenant::text"
 
 STATEMENTS = {
     "is_of_tenant": " AND tenant = :tenant::text",
     "get_job_of": " AND j.tenant = :tenant::text",
     "is_recurring_of": " AND tenant = :tenant::text",
     "own": "e.tenant = :tenant::text AND e.tenant <> '' AND ",
-    "list_waiting_of": " AND tenant = :tenant::text",
-    "list_disabled_of": "s.tenant = :tenant::text AND ",
     "count_waiting_of": " AND tenant = :tenant::text",
     "some_waiting_of": " AND tenant = :tenant::text",
     "count_scheduled_of": " WHERE tenant = :tenant::text AND tenant <> ''",
@@ -30,8 +27,6 @@ STATEMENTS = {
     "pause_of": " AND name = :tenant::text",
     "limits_of_tenant": " AND name = :tenant::text",
     "weight_of": " WHERE name = :tenant::text",
-    "find_recurring": "tenant = :tenant::text AND ",
-    "find_recurring_by_name": "tenant = :tenant::text AND ",
     "get_recurring": " AND (:tenant::text IS NULL OR s.tenant = :tenant::text)",
     "list_recurring_of": "s.tenant = :tenant::text AND ",
     "page_minutes": " AND (:tenant::text IS NULL OR tenant = :tenant::text)",
@@ -39,7 +34,8 @@ STATEMENTS = {
     "page_running": " WHERE (:tenant::text IS NULL OR tenant = :tenant::text)",
     "page_troubled": " AND (:tenant::text IS NULL OR s.tenant = :tenant::text)",
     "page_watched [postgres]": (
-        " AND (:tenant::text IS NULL OR EXISTS (SELECT 1 FROM duly.jobs j WHERE j.id = p.id AND j.tenant = :tenant::text))"
+        " AND (:tenant::text IS NULL"
+        " OR EXISTS (SELECT 1 FROM duly.jobs j WHERE j.id = p.id AND j.tenant = :tenant::text))"
     ),
     "page_watched [sqlite]": (
         "\n  AND (:tenant IS NULL OR EXISTS (SELECT 1 FROM duly.jobs j WHERE j.id = e.value AND j.tenant = :tenant))"
@@ -50,13 +46,26 @@ STATEMENTS = {
 }
 
 TENANTS = (
+    Guard(
+        name="find_recurring: only what is this tenant's",
+        protects=APART,
+        without="a tenant that makes a recurring job changes the one that another has by the same key",
+        edits=(Statement("find_recurring", "tenant = :tenant::text AND "),),
+        red="RecurringJobNotFound",
+    ),
+    Guard(
+        name="find_recurring_by_name: only what is this tenant's",
+        protects=APART,
+        without="a tenant is told which names another has given to its recurring jobs",
+        edits=(Statement("find_recurring_by_name", "tenant = :tenant::text AND "),),
+        red="Conflict: the name",
+    ),
     *(
         Guard(
             name=f"{name}: only what is this tenant's",
             protects=APART,
             without="a tenant sees what another has",
             edits=(Statement(name, cut),),
-            tests=("?",),
         )
         for name, cut in STATEMENTS.items()
     ),
@@ -68,7 +77,6 @@ TENANTS = (
             Statement("tenant_standing", "duly.running WHERE tenant = :tenant::text", "duly.running"),
             Statement("tenant_standing", "duly.parked WHERE tenant = :tenant::text AND tenant <> ''", "duly.parked"),
         ),
-        tests=("?",),
     ),
     Guard(
         name="within(): a verb finds only its tenant's jobs",
@@ -81,21 +89,12 @@ TENANTS = (
                 'if not (yield Call("is_of_tenant", {"id": job_id, "tenant": tenant})) and False:',
             ),
         ),
-        tests=("?",),
     ),
     Guard(
         name="Recurring._sees(): only its tenant's recurring jobs",
         protects=APART,
         without="a tenant makes or finds recurring jobs of another by their keys",
         edits=(Code("duly.store.ops_recurring:Recurring._sees", "return self.tenant is None or", "return True or"),),
-        tests=("?",),
-    ),
-    Guard(
-        name="Recurring._is_there(): only its tenant's recurring jobs",
-        protects=APART,
-        without="a tenant disables, edits or deletes recurring jobs of another by their ids",
-        edits=(Code("duly.store.ops_recurring:Recurring._is_there", "if self.tenant is None:", "if True:"),),
-        tests=("?",),
     ),
     *(
         Guard(
@@ -103,7 +102,6 @@ TENANTS = (
             protects=APART,
             without="a program that logs in as a tenant reads the rows of others",
             edits=(Entry("duly.store.roles:OWN", table, ("true", also)),),
-            tests=("?",),
         )
         for table, (_, also) in OWN.items()
     ),
@@ -113,7 +111,6 @@ TENANTS = (
             protects=APART,
             without="a program that logs in as a tenant writes rows about the jobs of others",
             edits=(Entry("duly.store.roles:OWN", table, (own, None)),),
-            tests=("?",),
         )
         for table, (own, also) in OWN.items()
         if also is not None
@@ -129,20 +126,17 @@ TENANTS = (
                 "USING (true)",
             ),
         ),
-        tests=("?",),
     ),
     Guard(
         name="row-level security: is on",
         protects=APART,
         without="a program that logs in as a tenant reads everything",
         edits=(Code("duly.store.roles:_statements", "ENABLE ROW LEVEL SECURITY", "DISABLE ROW LEVEL SECURITY"),),
-        tests=("?",),
     ),
     Guard(
         name="row-level security: the view of places too",
         protects=APART,
         without="a program that logs in as a tenant sees where the jobs of others stand",
         edits=(Code("duly.store.roles:_statements", "security_invoker = true", "security_invoker = false"),),
-        tests=("?",),
     ),
 )

@@ -14,7 +14,6 @@ WORKERS = (
         protects="F3 I4 P5",
         without="a handler goes on while another worker runs the job",
         edits=(Code(f"{KEEPER}._fence", "if not run.lost and not run.fenced and", "if False and not run.lost and"),),
-        tests=("?",),
     ),
     Guard(
         name="Keeper._renew(): a lease counts from before it was asked for",
@@ -27,25 +26,20 @@ WORKERS = (
                 "            elif asked is not None:\n                run.leased_at = lease_time()\n",
             ),
         ),
-        tests=("?",),
     ),
     Guard(
         name="Keeper._renew(): stops what it has lost",
         protects="F2 F3 P3",
         without="a handler goes on though another worker has its job",
         edits=(Code(f"{KEEPER}._renew", "            elif run.job.id not in still and", "            elif False and"),),
-        tests=("?",),
     ),
     Guard(
         name="Keeper._give_up_limited(): a lapsed lease under a limit is given up",
         protects="F28 I9",
         without="a worker that stood still goes on in a slot that was given to another",
         edits=(
-            Code(
-                f"{KEEPER}._give_up_limited", "if run.limited and not run.lost and", "if False and not run.lost and"
-            ),
+            Code(f"{KEEPER}._give_up_limited", "if run.limited and not run.lost and", "if False and not run.lost and"),
         ),
-        tests=("?",),
     ),
     Guard(
         name="Keeper._cancels(): only the run that was asked to stop",
@@ -58,7 +52,6 @@ WORKERS = (
                 "run is not None and run.cancel_reason",
             ),
         ),
-        tests=("?",),
     ),
     Guard(
         name="Worker._give_back_unknown(): what it does not know of goes back",
@@ -67,7 +60,6 @@ WORKERS = (
         edits=(
             Code("duly.worker.worker:Worker._claim", "            self._give_back_unknown()\n", "            pass\n"),
         ),
-        tests=("?",),
     ),
     Guard(
         name="Worker._give_back_unknown(): and nothing else",
@@ -80,14 +72,12 @@ WORKERS = (
                 "for pair in self._store.held_by(self.id)",
             ),
         ),
-        tests=("?",),
     ),
     Guard(
         name="rescue_lapsed(): only after a lease of unbroken contact",
         protects="F13 P5 P11",
         without="after an outage a worker robs others before they can renew",
         edits=(Code(f"{RESCUE}:rescue_lapsed", "if store.database.unbroken_us() < lease_us:", "if False:"),),
-        tests=("?",),
     ),
     Guard(
         name="rescue_lapsed(): not its own runs",
@@ -100,21 +90,18 @@ WORKERS = (
                 "]",
             ),
         ),
-        tests=("?",),
     ),
     Guard(
         name="rescue_dead(): only what has certainly ended",
         protects="F5 P5",
         without="the jobs of live workers are taken away",
         edits=(Code(f"{RESCUE}:rescue_dead", "if not is_gone(worker.process):", "if False:"),),
-        tests=("?",),
     ),
     Guard(
         name="is_gone(): another boot proves something on one host alone",
         protects="F5 P5",
         without="the workers of all other machines are taken for dead",
         edits=(Code("duly.worker.identity:is_gone", "        return one_host\n", "        return True\n"),),
-        tests=("?",),
     ),
     Guard(
         name="is_gone(): a process id means nothing in another namespace",
@@ -126,7 +113,6 @@ WORKERS = (
                 "    if other.pid_namespace != pid_namespace():\n        return False\n",
             ),
         ),
-        tests=("?",),
     ),
     Guard(
         name="is_gone(): a process id that was used again is another process",
@@ -139,7 +125,6 @@ WORKERS = (
                 "return False",
             ),
         ),
-        tests=("?",),
     ),
     Guard(
         name="rescue: one row that fails keeps no other from it",
@@ -152,7 +137,6 @@ WORKERS = (
                 "    except ZeroDivisionError as error:\n",
             ),
         ),
-        tests=("?",),
         red="^call: duly.domain.errors.DatabaseError: this row cannot be rescued",
     ),
 )
