@@ -21,9 +21,9 @@ INTRODUCTION = """\
 
 A guard is text whose only work is that something does *not* happen: a fence, a lock, the order of locks, a unique
 index, a condition that a lease is over, a tenant in a WHERE. Here is every one, {n} of them. `make deep` takes each
-out of the code in turn: the tests named beside it, green before, must go red, and by an assertion, not by an error in the text
-that is left. What looks like a guard and is not in this table is at the end, with the reason; a new one that is in
-neither fails a test. See [decision 0023](decisions/0023-guards.md).
+out of the code in turn: the tests named beside it, green before, must go red, and by an assertion, not by an error
+in the text that is left. What looks like a guard and is not in this table is at the end, with the reason; a new one
+that is in neither fails a test. See [decision 0023](decisions/0023-guards.md).
 
 What a guard protects: *I* invariants and *P* promises ([guarantees](guarantees.md)), *F* failure modes.
 
