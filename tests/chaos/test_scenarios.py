@@ -16,7 +16,7 @@ ALL = [(name, database) for name, scenario in SCENARIOS.items() for database in 
 
 @pytest.mark.deep
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("name", "database"), ALL, ids=[f"{name}-{database}" for name, database in ALL])
+@pytest.mark.parametrize("name, database", ALL, ids=[f"{name}-{database}" for name, database in ALL])
 def test_nothing_is_lost_doubled_or_robbed(name: str, database: str) -> None:
     scenario = SCENARIOS[name]
     if missing := scenario.needs():
