@@ -8,14 +8,15 @@ started once; only a guard in a migration needs databases of its own.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.guards.guard import Guard
 from tests.guards.removing import Schema, removed
-from tests.guards.table import GUARDS, Guard
+from tests.guards.table import GUARDS
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -69,7 +70,7 @@ class Removals:
         return answers
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
         report: Any = yield
         if report.failed and call.excinfo is not None:
             self._reds.append(f"{call.when}: {call.excinfo.exconly()}"[:2_000])

@@ -114,8 +114,8 @@ def removed(edits: Sequence[Edit]) -> Iterator[None]:
         schema = [each for each in edits if isinstance(each, Schema)]
         if schema:
             changed = {each.file: migration_text(each.file) for each in schema}
-            for each in schema:
-                changed[each.file] = _cut_schema(changed[each.file], each)
+            for edit in schema:
+                changed[edit.file] = _cut_schema(changed[edit.file], edit)
             stack.enter_context(mock.patch.object(migrate, "migrations", _migrations_with(changed)))
         stack.callback(_forget)
         _forget()

@@ -251,7 +251,7 @@ def test_a_job_that_is_let_in_again_is_noted_as_before(keyed: Keyed) -> None:
     (job,) = keyed.grab()
     keyed.settle(crashed(job))
     keyed.raw.rows("DELETE FROM duly.waiting")
-    params = dict.fromkeys(("attempt", "crashes", "hold"), 0) | {"id": job_id, "token": job.token, "horizon": 1}
+    params: dict[str, Any] = {"id": job_id, "token": job.token, "attempt": 0, "crashes": 0, "hold": 0, "horizon": 1}
     keyed.store.run(lambda: rows_of(Call("requeue_keyed", params)))
     keyed.look()
     assert keyed.place(job_id) == "waiting"

@@ -181,9 +181,9 @@ def test_runs_are_ended_in_one_order_by_all(pair: Pair) -> None:
     pair.one.many(500)  # among so many, they are looked up in the order in which they are named
     jobs = sorted(pair.one.claim(500), key=lambda job: job.id)[100:102]
     pair.raw.rows("ANALYZE duly.running")
-    rows = [f"SELECT id FROM duly.running WHERE id = '{job.id}' FOR UPDATE" for job in jobs]
+    first, second = (f"SELECT id FROM duly.running WHERE id = '{job.id}' FOR UPDATE" for job in jobs)
     batch = [succeeded(job) for job in reversed(jobs)]
-    assert len(locks_in_order(pair.raw, *rows, lambda: pair.other.settle(*batch))) == 2
+    assert len(locks_in_order(pair.raw, first, second, lambda: pair.other.settle(*batch))) == 2
 
 
 @pytest.mark.parametrize("limited", [False, True])

@@ -60,7 +60,8 @@ def test_a_cancel_holds_the_key_before_the_job_as_all_do(pair: Pair) -> None:
 
 @pytest.mark.parametrize("place", ["scheduled", "waiting", "parked"])
 def test_a_job_does_not_start_with_its_old_arguments_while_they_are_replaced(pair: Pair, place: str) -> None:
-    options: dict[str, Any] = {"scheduled": {"delay_us": 1}, "waiting": {}, "parked": {"limit_key": "send/x"}}[place]
+    told: dict[str, dict[str, Any]] = {"scheduled": {"delay_us": 1}, "parked": {"limit_key": "send/x"}}
+    options = told.get(place, {})
     first = pair.one.unique(mode="replace", **options)
     pair.one.clock.advance(1)
     assert pair.raw.count(place) == 1
