@@ -35,6 +35,10 @@ def test_migrations_that_were_released_are_as_they_were() -> None:
         assert fingerprint(release.schema) == release.fingerprint, f"a migration that {version} brought was changed"
 
 
+def test_until_the_first_release_every_migration_is_part_of_it() -> None:
+    assert RELEASES or newest(Dialect.SQLITE) == FIRST_RELEASE, "FIRST_RELEASE in store/migrate.py goes along"
+
+
 def test_a_change_of_a_migration_changes_the_fingerprint(monkeypatch: pytest.MonkeyPatch) -> None:
     before = fingerprint(3)
     real = migrations
