@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from duly import Duly, SchemaInUse, SchemaTooNew
+from duly import DatabaseError, Duly, SchemaInUse, SchemaTooNew
 from duly.doctor.finding import Severity
 from duly.domain.records import Lane
 from duly.metrics.health import Readiness
@@ -152,6 +152,35 @@ def test_the_process_of_a_worker_that_has_become_too_old_ends_with_an_error(
     assert "too old" in said
     assert "pip install --upgrade duly" in said
     assert raw.count("workers") == 0
+
+
+def test_code_that_stumbles_over_what_is_gone_looks_at_the_version_again(raw: Raw, jobs: Duly, ledger: Ledger) -> None:
+    note = declare(jobs, ledger).note
+    note.enqueue("before")
+    raw.rows("ALTER TABLE duly.jobs RENAME COLUMN headers TO captions")
+    migrated_later(raw, NOW + 1)
+    with pytest.raises(DatabaseError) as first:
+        note.using(tags=["x"]).enqueue("after")
+    assert not isinstance(first.value, SchemaTooNew)
+    with pytest.raises(SchemaTooNew):
+        note.using(tags=["x"]).enqueue("after")
+
+
+def test_a_run_that_cannot_be_recorded_because_of_the_tables_is_recorded_later_as_it_was(
+    lite: Duly, ledger: Ledger
+) -> None:
+    tasks, raw = declare(lite, ledger), Raw(lite.settings.url)
+    with lite.worker():
+        held = tasks.hold.enqueue("held", 0.3)
+        eventually(lambda: ledger.count("start", "held"))
+        migrated_later(raw, None)
+        lite.store.database._checked = False  # type: ignore[attr-defined]  # as after an error about the tables
+        eventually(lambda: ledger.count("end", "held"))
+        never(lambda: raw.count("ended"), 0.5)
+        raw.rows(f"DELETE FROM duly.schema_version WHERE version > {NOW}")
+        eventually(lambda: held.refresh().state == "succeeded", 20)
+    assert [run.outcome for run in held.refresh().runs] == ["succeeded"]
+    raw.close()
 
 
 # -- before it comes to that ------------------------------------------------------------------------------------------

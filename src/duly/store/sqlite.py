@@ -440,6 +440,8 @@ class SqliteDatabase:
         if not isinstance(error, sqlite3.Error | OSError):
             return error
         text = str(error)
+        if "no such" in text or "has no column" in text:
+            self._checked = False  # it may be migrated past us: the next operation looks
         if "locked" in text or "busy" in text:
             return DatabaseUnavailable(
                 f"{self.path} has been locked by another program for {self._busy_seconds:.0f} s. "
