@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from bench import Database, count_runs
-from contenders import DULY_PG, PGQUEUER_BEST, PROCRASTINATE, Contender
+from contenders import AWA, DULY_PG, PGQUEUER_BEST, PROCRASTINATE, Contender
 from results import Goal, Metric, Sample
 from venvs import environment
 from workloads.base import Workload
@@ -16,6 +16,7 @@ HELD = replace(DULY_PG, name="duly-held", about="PostgreSQL, `async def` handler
 FREE = replace(DULY_PG, name="duly-free", about="the same with no snapshot")
 PGQUEUER_HELD = replace(PGQUEUER_BEST, name="pgqueuer-held")
 PROCRASTINATE_HELD = replace(PROCRASTINATE, name="procrastinate-held")
+AWA_HELD = replace(AWA, name="awa-held")
 BURSTS = 10
 LONGEST_BURST = 20.0
 """Seconds after which a peer's burst is cut off and its rate taken from what was done."""
@@ -32,7 +33,7 @@ class HeldSnapshot(Workload):
         " within 20 s is cut off there, and what is left is added to the next; Procrastinate's bursts are a"
         " tenth of that size."
     )
-    contenders = (HELD, FREE, PGQUEUER_HELD, PROCRASTINATE_HELD)
+    contenders = (HELD, FREE, PGQUEUER_HELD, PROCRASTINATE_HELD, AWA_HELD)
     metrics = (
         Metric("first", "first burst, jobs/s"),
         Metric("fifth", "fifth"),
