@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -12,13 +13,16 @@ import pytest
 from duly.domain.clock import SystemClock
 from duly.domain.ids import uuid7
 from duly.domain.records import NewJob
-from duly.store import ops_enqueue
+from duly.store import ops_enqueue, sqlite_migrate
 from duly.store.call import Call, Dialect, Op
 from duly.store.foreign import run_on
+from duly.store.migrate import SchemaVersion, migrations
 from duly.store.postgres import PostgresDatabase
 from duly.store.sqlite import SqliteDatabase
 from duly.store.store import Store, open_database
-from tests.guards.racing import Beside, held
+from tests.databases import Databases, Kind
+from tests.guards.racing import held
+from tests.helpers import never
 from tests.store.raw import Raw
 
 
@@ -64,13 +68,13 @@ def test_nobody_writes_between_the_look_and_the_write_of_an_operation(
 def test_nobody_writes_while_the_tables_are_brought_up_to_date(
     lite_database: SqliteDatabase, stranger: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = SqliteDatabase._version
+    real = sqlite_migrate.read_version
 
-    def look(connection: sqlite3.Connection) -> int | None:
+    def look(connection: sqlite3.Connection) -> SchemaVersion | None:
         must_be_locked(stranger)
         return real(connection)
 
-    monkeypatch.setattr(SqliteDatabase, "_version", staticmethod(look))
+    monkeypatch.setattr(sqlite_migrate, "read_version", look)
     assert lite_database.migrate() == []
 
 
@@ -110,9 +114,14 @@ def test_what_another_process_opened_is_not_used_on_postgresql(pg_url: str) -> N
         theirs.close()
 
 
-def test_one_migrates_at_a_time(pg_url: str) -> None:
-    with closing(Raw(pg_url)) as raw, closing(Store(open_database(pg_url, SystemClock()))) as store:
-        migrating = Beside(raw, store.migrate)
+def test_one_migrates_at_a_time(databases: Databases, pg_kind: Kind) -> None:
+    with (
+        databases.fresh(pg_kind, prepared=False) as url,
+        closing(Raw(url)) as raw,
+        closing(Store(open_database(url, SystemClock()))) as store,
+        ThreadPoolExecutor(1) as beside,
+    ):
         with held(raw, "SELECT pg_advisory_xact_lock(hashtext('duly migrate duly'))"):
-            migrating.must_wait()
-        assert migrating.answer() == []
+            migrating = beside.submit(store.migrate)
+            never(migrating.done, 0.5)
+        assert migrating.result() == [each.version for each in migrations(Dialect.POSTGRES)]

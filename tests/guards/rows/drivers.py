@@ -20,7 +20,7 @@ DRIVERS = (
         name="SQLite: BEGIN IMMEDIATE around a migration",
         protects="F21 F38",
         without="a migration is refused when another program writes meanwhile",
-        edits=(Code(f"{SQLITE}._migrate_locked", '"BEGIN IMMEDIATE"', '"BEGIN"'),),
+        edits=(Code("duly.store.sqlite_migrate:migrate_some", '"BEGIN IMMEDIATE"', '"BEGIN"'),),
     ),
     Guard(
         name="SQLite: BEGIN IMMEDIATE on a caller's connection",
@@ -96,7 +96,13 @@ DRIVERS = (
         name="PostgreSQL: the lock of a migration",
         protects="F21 P16",
         without="two who migrate at once both make the tables, and one fails",
-        edits=(Code(f"{POSTGRES}.migrate", "SELECT pg_advisory_xact_lock(hashtext(%s))", "SELECT hashtext(%s)"),),
+        edits=(
+            Code(
+                "duly.store.postgres_migrate:PostgresMigration._turn",
+                "SELECT pg_try_advisory_xact_lock(hashtext(%s))",
+                "SELECT hashtext(%s) IS NOT NULL",
+            ),
+        ),
     ),
     Guard(
         name="PostgreSQL: read committed",
