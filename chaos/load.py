@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 
-MODULES = ("processes",)
+MODULES = ("processes", "postgres", "network")
 
 
 def load() -> None:
