@@ -56,9 +56,7 @@ def application(url: str, ledger: Ledger, **settings: Any) -> Duly:
 
     @jobs.task(retry=PATIENT)
     def heed(seconds: float = 0.0) -> None:
-        job = current_job()
-        ledger.write("start", job.id, job.fence)
-        ledger.write("left" if job.wait_cancelled(seconds) else "end", job.id, job.fence)
+        done(seconds)
 
     @jobs.task(retry=PATIENT)
     def more(seconds: float = 0.0) -> None:
@@ -71,6 +69,23 @@ def application(url: str, ledger: Ledger, **settings: Any) -> Duly:
             ledger.write("left", job.id, job.fence)
             raise
         ledger.write("end", job.id, job.fence)
+
+    @jobs.task(retry=PATIENT, concurrency=6)
+    def limited(seconds: float = 0.0) -> None:
+        done(seconds)
+
+    @jobs.task(retry=PATIENT, concurrency_key=lambda args: args.key)
+    def keyed(key: str, seconds: float = 0.0) -> None:
+        done(seconds)
+
+    @jobs.task(retry=PATIENT)
+    def often() -> None:
+        done(0.0)
+
+    def done(seconds: float) -> None:
+        job = current_job()
+        ledger.write("start", job.id, job.fence)
+        ledger.write("left" if seconds and job.wait_cancelled(seconds) else "end", job.id, job.fence)
 
     return jobs
 

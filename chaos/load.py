@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 
-MODULES = ("processes", "postgres", "network")
+MODULES = ("processes", "postgres", "network", "verbs")
 
 
 def load() -> None:
