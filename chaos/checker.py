@@ -42,6 +42,8 @@ class Facts:
     kills: list[Kill] = field(default_factory=list)
     disturbed: list[Disturbed] = field(default_factory=list)
     lease: float = 3.0
+    keepers: bool = False
+    """Whether who was neither killed nor disturbed must have kept all its runs, also those whose handler was over."""
 
     def by_pid(self) -> dict[int, list[Disturbed]]:
         """What each process went through."""
@@ -112,17 +114,21 @@ def judge(lines: Sequence[Line], ended: Ended, facts: Facts) -> Verdict:
         cut_short=sum(run[2] == "crashed" for run in ended.runs),
         lost=sorted(job for job in known - excused if job not in succeeded or job not in finished),
         doubled=sorted(job for job, times in accepted.items() if times > 1),
-        robbed=_robbed(lines, facts),
+        robbed=_robbed(lines, facts) or (_taken(lines, ended, facts) if facts.keepers else []),
         stale=_stale(lines, facts),
         delays=_delays(lines, ended, facts),
     )
 
 
 def _excused(lines: Iterable[Line], ended: Ended) -> set[str]:
-    """Jobs that need not have succeeded: cancelled, or gone, and somebody had asked for that."""
+    """Jobs that need not have succeeded: cancelled, or gone, and somebody had asked for that.
+
+    What was cancelled may be gone too: it is forgotten after a while.
+    """
     cancelled = {line.job for line in lines if line.event == "cancel"}
     deleted = {line.job for line in lines if line.event == "delete"}
-    return {job for job in cancelled if ended.states.get(job) == "cancelled"} | (deleted - set(ended.states))
+    kept = set(ended.states) - {job for job in cancelled if ended.states.get(job) == "cancelled"}
+    return (cancelled | deleted) - kept
 
 
 def _robbed(lines: Iterable[Line], facts: Facts) -> list[str]:
@@ -146,6 +152,25 @@ def _robbed(lines: Iterable[Line], facts: Facts) -> list[str]:
     return found
 
 
+def _taken(lines: Iterable[Line], ended: Ended, facts: Facts) -> list[str]:
+    """Runs that ended by rescue though their process lived and nobody disturbed it."""
+    killed = {kill.pid: kill.wall for kill in facts.kills}
+    disturbed = facts.by_pid()
+    pids, of_worker = _pids(lines, ended)
+    found = []
+    for job, token, outcome, finished_at, worker in ended.runs:
+        pid = pids.get((job, token), of_worker.get(worker))
+        if outcome == "crashed" and pid is not None and pid not in killed and not disturbed[pid]:
+            found.append(f"{job}: {token} by {pid} was rescued at {finished_at / 1e6:.1f} though it lived")
+    return found
+
+
+def _pids(lines: Iterable[Line], ended: Ended) -> tuple[dict[tuple[str, int], int], dict[str, int]]:
+    """In which process each run began, and which process each worker was."""
+    pids = {(line.job, line.token): line.pid for line in lines if line.event == "start"}
+    return pids, {worker: pids[job, token] for job, token, _, _, worker in ended.runs if (job, token) in pids}
+
+
 def _stale(lines: Iterable[Line], facts: Facts) -> list[str]:
     """Jobs whose fence did not grow from one run to the next, but for a process that stood still and began too late."""
     disturbed = facts.by_pid()
@@ -161,8 +186,7 @@ def _stale(lines: Iterable[Line], facts: Facts) -> list[str]:
 def _delays(lines: Iterable[Line], ended: Ended, facts: Facts) -> list[float]:
     """How long after its process was killed each run was rescued; also of runs whose handler never began."""
     killed = {kill.pid: kill.wall for kill in facts.kills}
-    pids = {(line.job, line.token): line.pid for line in lines if line.event == "start"}
-    of_worker = {worker: pids[job, token] for job, token, _, _, worker in ended.runs if (job, token) in pids}
+    pids, of_worker = _pids(lines, ended)
     found = []
     for job, token, outcome, finished_at, worker in ended.runs:
         pid = pids.get((job, token), of_worker.get(worker, 0))

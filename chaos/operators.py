@@ -114,7 +114,7 @@ class Operator:
 
     def set_priority(self) -> None:
         for job in self.some("queued")[:3]:
-            self.app.set_priority(job, self.chance.randrange(-50, 50))
+            self.app.set_priority(job, self.chance.randrange(100))
 
     def prune(self) -> None:
         self.app.prune(most=500)
@@ -123,7 +123,7 @@ class Operator:
 
     def pause(self) -> None:
         if self.chance.random() < 0.5:
-            self.app.pause(key=f"keyed:{self.key()}", duration=0.3)
+            self.app.pause(key=f"keyed/{self.key()}", duration=0.3)
         else:
             self.app.pause(task=self.chance.choice(["limited", "keyed", "heed"]), duration=0.2)
 

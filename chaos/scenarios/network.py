@@ -69,6 +69,7 @@ def blackhole(place: Place, size: Size, seed: int) -> Report:
         server.start()
         settings = {"lease": LONG_LEASE}
         with place.arena(seed=seed, size=size, settings=settings) as arena:
+            arena.facts.keepers = True
             workers = [_start_on(arena, host) for host in machines]
             arena.produce(seconds=2 * LONG_LEASE, share=0.02, backlog=400, chunk=50, tasks=("work", "awork", "heed"))
             arena.flow()

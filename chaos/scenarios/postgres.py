@@ -136,6 +136,7 @@ def outage(place: Place, size: Size, seed: int) -> Report:
     server = server_of(place)
     with place.arena(seed=seed, size=size) as arena:
         arena.start(PROCESSES)
+        arena.facts.keepers = True
         through = 0
         arena.produce(seconds=5 * arena.lease, share=0.1, backlog=200, chunk=20)
         while arena.faults["outages"] < size.faults:

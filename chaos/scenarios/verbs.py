@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from typing import Any
 
 from chaos.arena import ROOT, Arena
 from chaos.place import Place
@@ -62,7 +63,9 @@ def _operate(arena: Arena, n: int) -> Counter[str]:
     try:
         for person in people:
             answer, _ = person.communicate(timeout=PATIENCE)
-            told = json.loads(answer) if answer else {"done": {}, "refused": {}, "error": f"exit {person.returncode}"}
+            told: dict[str, Any] = (
+                json.loads(answer) if answer else {"done": {}, "refused": {}, "error": f"exit {person.returncode}"}
+            )
             done.update(told["done"])
             arena.faults["verbs refused"] += sum(told["refused"].values())
             if told["error"]:
