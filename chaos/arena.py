@@ -272,7 +272,7 @@ class Arena:
         if ended.left:
             problems.append(f"{ended.left} jobs have not ended")
         if deadlocks:
-            problems.append(f"{deadlocks} deadlocks")
+            problems.append(f"{deadlocks} deadlocks: {_excerpt(log)}")
         if p99 is not None and p99 > allowed:
             problems.append(f"rescue took {p99:.1f} s at p99, allowed are {allowed:.1f} s")
         if bites and not verdict.cut_short:
@@ -306,6 +306,12 @@ class Arena:
             self._producer.join(30)
         self.app.close()
         self.ledger.close()
+
+
+def _excerpt(log: Path | None) -> str:
+    """What the server says of its first deadlock: who waited for whom, with which statements."""
+    text = "" if log is None else log.read_text(errors="replace").partition("deadlock detected")[2]
+    return " ".join(text[:3_000].split())
 
 
 def _drawn(chance: random.Random, seconds: float, share: float) -> float:

@@ -106,6 +106,7 @@ def judge(lines: Sequence[Line], ended: Ended, facts: Facts) -> Verdict:
     finished = {line.job for line in lines if line.event == "end"}
     succeeded = {job for job, state in ended.states.items() if state == "succeeded"}
     excused = _excused(lines, ended)
+    retried = Counter(line.job for line in lines if line.event == "retry")
     accepted = Counter(job for job, _, outcome, _, _ in ended.runs if outcome == "succeeded")
     known = stored | set(ended.states) | {line.job for line in lines}
     return Verdict(
@@ -113,7 +114,7 @@ def judge(lines: Sequence[Line], ended: Ended, facts: Facts) -> Verdict:
         runs=sum(line.event == "start" for line in lines),
         cut_short=sum(run[2] == "crashed" for run in ended.runs),
         lost=sorted(job for job in known - excused if job not in succeeded or job not in finished),
-        doubled=sorted(job for job, times in accepted.items() if times > 1),
+        doubled=sorted(job for job, times in accepted.items() if times > 1 + retried[job]),
         robbed=_robbed(lines, facts) or (_taken(lines, ended, facts) if facts.keepers else []),
         stale=_stale(lines, facts),
         delays=_delays(lines, ended, facts),

@@ -95,11 +95,11 @@ class Operator:
         self.app.cancel_many(self.told("cancel", self.some(self.chance.choice(["queued", "running"]))[:20]))
 
     def retry(self) -> None:
-        for job in self.some(self.chance.choice(["cancelled", "scheduled"]))[:1]:
+        for job in self.told("retry", self.some(self.chance.choice(["cancelled", "scheduled"]))[:1]):
             self.app.retry(job)
 
     def retry_many(self) -> None:
-        self.app.retry_many(self.some(self.chance.choice(["cancelled", "scheduled"]))[:20])
+        self.app.retry_many(self.told("retry", self.some(self.chance.choice(["cancelled", "scheduled"]))[:20]))
 
     def delete(self) -> None:
         for job in self.told("delete", self.some(self.chance.choice(["queued", "succeeded", "cancelled"]))[:1]):

@@ -80,3 +80,7 @@ def test_who_was_cancelled_or_deleted_on_demand_is_not_lost_but_nobody_else() ->
     assert verdict(STORED, Line("cancel", "j", 0, 1, 0.5), ended=cancelled).lost == []
     assert verdict(STORED, Line("delete", "j", 0, 1, 0.5), ended=cancelled).lost == ["j"]
     assert verdict(STORED, ended=cancelled).lost == ["j"]
+
+
+def test_a_job_that_somebody_had_run_again_may_succeed_again() -> None:
+    assert verdict(STORED, *FIRST, Line("retry", "j", 0, 1, 9.5), ended=TWICE).doubled == []
