@@ -49,13 +49,19 @@ def upkeep(jobs: Duly) -> Upkeep:
     return made
 
 
+def late(store: Store) -> int:
+    """An answer that was held up on its way."""
+    time.sleep(1.1)
+    return 0
+
+
 @pytest.mark.requirement("D1")
 def test_after_a_late_answer_others_are_given_time_to_renew(pg_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(pg_url) as jobs:
         lapsed_run(jobs)
         mine = upkeep(jobs)
         prompt = Store.now_us
-        monkeypatch.setattr(Store, "now_us", lambda store: (time.sleep(1.1), prompt(store))[1])
+        monkeypatch.setattr(Store, "now_us", late)
         mine._rescue_lapsed(time.monotonic())
         assert mine.rescued == 0
         monkeypatch.setattr(Store, "now_us", prompt)
@@ -72,8 +78,7 @@ def test_a_database_that_is_always_slow_does_not_keep_jobs_from_being_rescued(
     with opened(pg_url) as jobs:
         lapsed_run(jobs)
         mine = upkeep(jobs)
-        prompt = Store.now_us
-        monkeypatch.setattr(Store, "now_us", lambda store: (time.sleep(1.1), prompt(store))[1])
+        monkeypatch.setattr(Store, "now_us", late)
         mine._rescue_lapsed(time.monotonic())
         mine._awake_since -= 2 * LEASE
         mine._rescue_lapsed(time.monotonic())
