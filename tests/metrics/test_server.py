@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from duly import ConfigurationError, Duly
+from duly.store.migrate import SchemaVersion
 from duly.worker import service
 from tests.helpers import eventually, opened
 from tests.metrics.reading import Answer, Metrics, ask
@@ -193,8 +194,8 @@ def test_a_schema_that_does_not_fit_is_not_ready(lite: Duly) -> None:
     lite.counts()
     assert Readiness(lite.store, Running()).look().ok
 
-    def newer() -> int:
-        return 9_999
+    def newer() -> SchemaVersion:
+        return SchemaVersion(9_999, 9_998)
 
     lite.store.database.schema_version = newer  # type: ignore[method-assign]
     answer = Readiness(lite.store, Running()).look()

@@ -10,6 +10,7 @@ import pytest
 from duly.domain.ids import uuid7
 from duly.domain.records import ProcessIdentity, Settled, WorkerRecord
 from duly.domain.states import State
+from duly.store.ops_workers import Seen
 from duly.store.store import Store
 from duly.testing import TestClock
 from tests.clock import boot, set_wall_clock, us
@@ -308,7 +309,7 @@ def test_a_worker_says_how_much_memory_it_has(store: Store) -> None:
 
 
 def test_a_worker_struck_off_hears_that_it_was(store: Store) -> None:
-    assert store.see_worker(WORKER, "running") == (False, None, None, None)
+    assert store.see_worker(WORKER, "running") == Seen(known=False)
 
 
 def test_a_worker_says_whether_it_needs_waking(store: Store) -> None:

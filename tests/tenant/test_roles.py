@@ -220,6 +220,28 @@ def test_a_tenants_role_sees_all_of_its_own_rows_and_no_other(world: World, pg_u
 
 
 @pytest.mark.requirement("E9")
+def test_a_tenants_role_sees_no_others_parked_or_admitted_jobs_nor_tokens(world: World, pg_url: str) -> None:
+    with psycopg.connect(pg_url, autocommit=True) as owner:
+        for owned in (world.acme, world.globex):
+            job_id, tenant = owned.ids["waiting"], owned.handle.name
+            for statement in (
+                "INSERT INTO duly.parked (id, queue, tenant, task, run_at, priority, parked_at, reason) "
+                "SELECT id, queue, tenant, task, 0, 0, 0, 'arguments' FROM duly.jobs WHERE id = %(id)s",
+                "DELETE FROM duly.waiting WHERE id = %(id)s",
+                "INSERT INTO duly.admitted (key, job_id) VALUES ('work/x', %(id)s)",
+                "INSERT INTO duly.tokens (id, hash, kind, name, scopes, tenant, created_at) "
+                "VALUES (gen_random_uuid(), %(tenant)s, 'token', 'n', 'read', %(tenant)s, 0)",
+            ):
+                owner.execute(statement.encode(), {"id": job_id, "tenant": tenant})
+        owner.execute("GRANT SELECT ON duly.tokens TO duly_tenant")  # even if somebody does
+    with closing(Raw(by(pg_url, "acme_app"))) as seen:
+        mine = world.acme.ids["waiting"]
+        assert seen.rows("SELECT id FROM duly.parked") == [(mine,)]
+        assert seen.rows("SELECT job_id FROM duly.admitted") == [(mine,)]
+        assert seen.rows("SELECT tenant FROM duly.tokens") == [("acme",)]
+
+
+@pytest.mark.requirement("E9")
 def test_a_tenants_role_can_change_nothing_of_another(world: World, pg_url: str) -> None:
     before = world.rows_of("globex")
     foreign = world.globex.ids

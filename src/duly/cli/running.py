@@ -92,18 +92,24 @@ def run_worker(app: Duly, settings: WorkerSettings, plan: Plan, signals: Signals
     match why:
         case "recycle":
             return RECYCLE
-        case "stuck":
+        case "stuck" | "left behind":
             return FAILED
         case _:
             return OK
 
 
 def _wait_for_the_end(app: Duly, worker: Worker, plan: Plan, signals: Signals) -> str:
-    """Return why to stop: signal, recycle, empty or stuck (what is left nobody alive can run)."""
+    """Return why to stop: signal, recycle, empty or stuck (what is left nobody alive can run).
+
+    Or left behind: the tables were migrated past this code.
+    """
     emptiness = Emptiness(app, [share.name for share in worker.settings.queues])
     recycle = Recycle(worker, max_jobs=plan.max_jobs, max_memory=plan.max_memory)
     while not signals.seen.wait(LOOK_EVERY):
-        if recycle.ready():
+        if worker.left_behind is not None:
+            if worker.idle:
+                return "left behind"
+        elif recycle.ready():
             return "recycle"
         if plan.until_empty and not worker.busy and (why := emptiness.look()):
             return why

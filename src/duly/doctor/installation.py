@@ -11,6 +11,7 @@ from duly.doctor.finding import Area, Finding
 from duly.doctor.words import span
 from duly.domain.errors import DatabaseError
 from duly.store import migrate, ops_doctor
+from duly.store.call import Dialect
 from duly.store.postgres import PostgresDatabase
 from duly.store.sqlite import SqliteDatabase
 
@@ -35,8 +36,8 @@ def check(app: Duly) -> Iterator[Finding]:
         return
     yield AREA.ok("connection", "the database answers", dialect=str(database.dialect))
     where, schema = where_is(app), app.settings.schema
-    yield fits(version, migrate.newest(database.dialect), migrate.command_for(where, schema))
-    if version == migrate.newest(database.dialect) and isinstance(database, PostgresDatabase):
+    yield fits(version, database.dialect, migrate.command_for(where, schema))
+    if migrate.fits(version, database.dialect) and isinstance(database, PostgresDatabase):
         database.read(ops_doctor.server)  # so that the next one takes a round trip and no more
         before = database.clock.now_us()
         server = database.read(ops_doctor.server)
@@ -52,8 +53,9 @@ def where_is(app: Duly) -> str:
     return f"sqlite:///{database.path}" if isinstance(database, SqliteDatabase) else app.settings.url
 
 
-def fits(found: int | None, wanted: int, command: str) -> Finding:
-    """Whether the tables are those that this code knows."""
+def fits(present: migrate.SchemaVersion | None, dialect: Dialect, command: str) -> Finding:
+    """Whether the tables are those that this code knows, or newer ones that it may work on."""
+    found, wanted = None if present is None else present.version, migrate.newest(dialect)
     if found is None:
         return AREA.error("schema", "there are no tables of duly yet", f"run {command}", found=None, wanted=wanted)
     if found < wanted:
@@ -64,15 +66,26 @@ def fits(found: int | None, wanted: int, command: str) -> Finding:
             found=found,
             wanted=wanted,
         )
-    if found > wanted:
-        return AREA.error(
+    if found == wanted:
+        return AREA.ok("schema", f"the tables are up to date (version {found})", found=found, wanted=wanted)
+    needs = None if present is None else present.compatible_from
+    if migrate.fits(present, dialect):
+        return AREA.ok(
             "schema",
-            f"the tables are of version {found}, and this duly knows {wanted}",
-            "upgrade duly on this machine: pip install --upgrade duly",
+            f"the tables are of version {found}; this duly knows {wanted} and may work on them, since they take "
+            f"{needs} or newer",
             found=found,
             wanted=wanted,
+            compatible_from=needs,
         )
-    return AREA.ok("schema", f"the tables are up to date (version {found})", found=found, wanted=wanted)
+    return AREA.error(
+        "schema",
+        f"the tables are of version {found}, and this duly knows {wanted}",
+        "upgrade duly on this machine: pip install --upgrade duly",
+        found=found,
+        wanted=wanted,
+        compatible_from=needs,
+    )
 
 
 def clocks(server_us: int, before_us: int, after_us: int) -> Finding:

@@ -14,7 +14,8 @@
     │   ├── UnsupportedDatabase
     │   ├── SchemaMissing
     │   ├── SchemaTooOld
-    │   └── SchemaTooNew
+    │   ├── SchemaTooNew
+    │   └── SchemaInUse
     ├── JobNotFound (LookupError)
     │   └── RecurringJobNotFound
     ├── AlertNotFound (LookupError)
@@ -129,6 +130,10 @@ class SchemaTooOld(DatabaseError):
 
 class SchemaTooNew(DatabaseError):
     """The tables are newer than this version of duly: upgrade with `pip install --upgrade duly`."""
+
+
+class SchemaInUse(DatabaseError):
+    """Workers live that could not work on the tables any more: upgrade or stop them, then run `duly migrate`."""
 
 
 class AlertNotFound(DulyError, LookupError):

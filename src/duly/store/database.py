@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from duly.domain.clock import Clock
 from duly.store.call import Dialect, Op
+from duly.store.migrate import SchemaVersion
 
 R = TypeVar("R")
 
@@ -114,7 +115,7 @@ class Database(Protocol):
         """Give sleeping workers a hint, after a commit. Never fails."""
         ...
 
-    def schema_version(self) -> int | None:
+    def schema_version(self) -> SchemaVersion | None:
         """The version of the tables as they are, whether or not it fits; None if there are none. Changes nothing."""
         ...
 

@@ -262,10 +262,9 @@ def _is_about_schema(error: BaseException) -> bool:
 
 def _explain(error: Exception, around: Around, words: _Words, database: Database) -> Steps[None]:
     """Raise what is wrong with the tables, if it is they that are wrong."""
-    version: int | None = None
+    version: migrate.SchemaVersion | None = None
     try:
-        rows = yield from _all_or_nothing(around, words, _version)
-        version = None if rows[0][0] is None else int(str(rows[0][0]))
+        version = yield from _all_or_nothing(around, words, lambda: _version(database.dialect))
     except Exception as another:
         if not _is_about_schema(another):
             return
@@ -274,8 +273,15 @@ def _explain(error: Exception, around: Around, words: _Words, database: Database
     migrate.check_version(version, database.dialect, _where(database))
 
 
-def _version() -> Op[Rows]:
-    return (yield Call("schema_version"))
+def _version(dialect: Dialect) -> Op[migrate.SchemaVersion | None]:
+    rows = yield Call("schema_version")
+    if rows[0][0] is None:
+        return None
+    version = int(str(rows[0][0]))
+    if version <= migrate.newest(dialect):
+        return migrate.SchemaVersion(version)
+    rows = yield Call("compatible_from")
+    return migrate.SchemaVersion(version, int(str(rows[0][0])))
 
 
 def _missing(around: Around, database: Database) -> SchemaMissing:

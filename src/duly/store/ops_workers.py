@@ -6,7 +6,8 @@ from dataclasses import asdict
 from typing import NamedTuple
 
 from duly.domain.records import ProcessIdentity, Skew, WorkerRecord
-from duly.store.call import Call, Op, Value
+from duly.store.call import Call, Dialect, Op, Value
+from duly.store.migrate import SchemaVersion, newest
 
 
 class Seen(NamedTuple):
@@ -20,6 +21,8 @@ class Seen(NamedTuple):
     """How long until a lease may lapse."""
     now_us: int | None = None
     """The database's clock."""
+    schema: SchemaVersion | None = None
+    """What the tables say of themselves by now."""
 
 
 def add(
@@ -44,6 +47,7 @@ def add(
         "slots": slots,
         "wake": wake,
         "version": version,
+        "knows": newest(Dialect.SQLITE),  # the same for all
         "capacity": capacity,
         **_clock(skew),
     }
@@ -56,8 +60,8 @@ def see(worker_id: str, state: str, skew: Skew | None = None, memory_bytes: int 
     rows = yield Call("see_worker", params)
     if not rows:
         return Seen(False)
-    now, due, lapse = (None if value is None else int(str(value)) for value in rows[0])
-    return Seen(True, due, lapse, now)
+    now, due, lapse, compatible_from, version = (None if value is None else int(str(value)) for value in rows[0])
+    return Seen(True, due, lapse, now, None if version is None else SchemaVersion(version, compatible_from))
 
 
 def _clock(skew: Skew | None) -> dict[str, Value]:

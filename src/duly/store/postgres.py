@@ -11,7 +11,7 @@ import os
 import random
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import urlsplit, urlunsplit
@@ -23,7 +23,9 @@ from duly.store.arrays import array_literal
 from duly.store.call import FAILED, Call, CopyIn, Dialect, Foreign, Op, Rows
 from duly.store.connections import Connections
 from duly.store.database import Hint
+from duly.store.migrate import SchemaVersion
 from duly.store.poker import Poker
+from duly.store.postgres_migrate import PostgresMigration, read_version
 from duly.store.postgres_wake import PostgresWaker, channel_of, payload_of
 from duly.store.statements import CLOCKS, Compiled, check_schema
 from duly.store.tally import Tally
@@ -58,6 +60,7 @@ _ALREADY_THERE = "23505"
 _NOT_SUPPORTED = "0A000"
 _NO_PREPARED = {"26000", "42P05", "08P01"}
 _LOST = ("08", "57P")
+_NOT_THERE = {"42P01", "3F000", "42703", "42883"}  # a table, schema, column or function
 
 
 class PostgresDatabase:
@@ -149,15 +152,8 @@ class PostgresDatabase:
         return connection
 
     def _check_schema(self, connection: psycopg.Connection) -> None:
-        migrate.check_version(self._version(connection), Dialect.POSTGRES, self.safe_url, self.schema)
+        migrate.check_version(read_version(connection, self.schema), Dialect.POSTGRES, self.safe_url, self.schema)
         self._checked = True
-
-    def _version(self, connection: psycopg.Connection) -> int | None:
-        found = connection.execute("SELECT to_regclass(%s)", (f'"{self.schema}".schema_version',)).fetchone()
-        if not found or found[0] is None:
-            return None
-        row = connection.execute(f'SELECT max(version) FROM "{self.schema}".schema_version').fetchone()  # noqa: S608 - checked
-        return int(row[0]) if row and row[0] is not None else None
 
     # -- running ----------------------------------------------------------------------------------------------
 
@@ -183,7 +179,7 @@ class PostgresDatabase:
     def _run(self, op: Callable[[], Op[R]], atomic: bool) -> R:
         connection = self._take()
         try:
-            if not self._checked:
+            if not (self._checked or (self._parent is not None and self._parent._checked)):
                 self._check_schema(connection)
             if atomic:
                 self._calls.add(2)  # BEGIN and COMMIT
@@ -365,39 +361,20 @@ class PostgresDatabase:
         """Whether a pooler is between, as far as was seen when connecting."""
         return bool(self._pooled)
 
-    def schema_version(self) -> int | None:
+    def schema_version(self) -> SchemaVersion | None:
         """The version of the tables as they are, whether or not it fits; None if there are none."""
         try:
             with self.connect() as connection:
-                return self._version(connection)
+                return read_version(connection, self.schema)
         except _import_psycopg().Error as error:
             raise self._explain(error) from error
 
     def migrate(self) -> list[int]:
         """Bring the tables up to this version, alone: other migrations wait. Returns the versions applied."""
-        psycopg = _import_psycopg()
-        applied: list[int] = []
-        for tried in range(1, 11):
-            try:
-                with self.connect() as connection, connection.transaction():
-                    connection.execute("SET LOCAL lock_timeout = '3s'")
-                    connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (f"duly migrate {self.schema}",))
-                    present = self._version(connection)
-                    if present is not None and present > migrate.newest(Dialect.POSTGRES):
-                        migrate.check_version(present, Dialect.POSTGRES, self.safe_url, self.schema)
-                    for sql in migration_sql(self.schema, present, applied):
-                        connection.execute(sql)
-                break
-            except psycopg.errors.LockNotAvailable as error:
-                applied.clear()
-                if tried == 10:
-                    raise DatabaseUnavailable(
-                        f"could not migrate {self.safe_url}: other transactions hold its tables. "
-                        "Try again when they have ended"
-                    ) from error
-            except psycopg.Error as error:
-                raise self._explain(error) from error
-        return applied
+        try:
+            return PostgresMigration(self.connect, self.schema, self.safe_url).run()
+        except _import_psycopg().Error as error:
+            raise self._explain(error) from error
 
     def close(self) -> None:
         """Close every connection."""
@@ -410,8 +387,10 @@ class PostgresDatabase:
 
     def _explain(self, error: psycopg.Error) -> DulyError:
         psycopg = _import_psycopg()
+        if error.sqlstate in _NOT_THERE:
+            for database in filter(None, (self, self._parent)):  # it may be migrated past us: the next operation looks
+                database._checked = False
         if isinstance(error, psycopg.errors.UndefinedTable | psycopg.errors.InvalidSchemaName):
-            self._checked = False
             return DatabaseError(f"{self.safe_url}: {_first_line(error)}. Run: duly migrate --url {self.safe_url}")
         if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
             return DatabaseUnavailable(
@@ -433,22 +412,6 @@ class PostgresDatabase:
                 f"{self.safe_url} did not carry out an operation: {_first_line(error)} ({error.sqlstate})"
             )
         return DatabaseError(f"PostgreSQL refused an operation: {_first_line(error)} ({error.sqlstate})")
-
-
-def migration_sql(schema: str, present: int | None, applied: list[int] | None = None) -> Iterator[str]:
-    """The statements that bring a schema of version `present` up to date; notes the versions in `applied`."""
-    yield f'CREATE SCHEMA IF NOT EXISTS "{schema}"'
-    yield (
-        f'CREATE TABLE IF NOT EXISTS "{schema}".schema_version '
-        "(version integer PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())"
-    )
-    for step in migrate.migrations(Dialect.POSTGRES):
-        if step.version > (present or 0):
-            for statement in migrate.statements(step.sql):
-                yield statement.replace("duly.", f'"{schema}".')
-            yield f"INSERT INTO \"{schema}\".schema_version (version, name) VALUES ({step.version}, '{step.name}')"  # noqa: S608
-            if applied is not None:
-                applied.append(step.version)
 
 
 def _is_pooled(connection: psycopg.Connection) -> bool | None:

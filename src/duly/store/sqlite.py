@@ -23,6 +23,8 @@ from duly.store import filesystem, migrate
 from duly.store.call import FAILED, Call, CopyIn, Dialect, Foreign, Op, Row, Rows
 from duly.store.database import Hint
 from duly.store.lockfile import LockFile
+from duly.store.migrate import SchemaVersion
+from duly.store.sqlite_migrate import Progress, migrate_some, read_version
 from duly.store.sqlite_wake import SqliteWaker, poke_sockets
 from duly.store.statements import Compiled
 from duly.store.tally import Tally
@@ -146,9 +148,9 @@ class SqliteDatabase:
     def _check_tables(self) -> None:
         """Check that the tables fit this code; make them if there are none."""
         assert self._writer is not None
-        if self._version(self._writer) is None:
+        if read_version(self._writer) is None:
             self._migrate_locked()
-        migrate.check_version(self._version(self._writer), Dialect.SQLITE, f"sqlite:///{self.path}")
+        migrate.check_version(read_version(self._writer), Dialect.SQLITE, f"sqlite:///{self.path}")
         self._checked = True
 
     def _check_tables_by_reading(self) -> None:
@@ -158,7 +160,7 @@ class SqliteDatabase:
             return
         connection = self._open(writer=False)
         try:
-            fits = self._version(connection) == migrate.newest(Dialect.SQLITE)
+            fits = migrate.fits(read_version(connection), Dialect.SQLITE)
         except sqlite3.Error:
             fits = False
         if not fits:
@@ -168,22 +170,12 @@ class SqliteDatabase:
             self._readers.append(connection)
         self._checked = True
 
-    @staticmethod
-    def _version(connection: sqlite3.Connection) -> int | None:
-        try:
-            row = connection.execute("SELECT max(version) FROM duly_schema_version").fetchone()
-        except sqlite3.OperationalError as error:
-            if "no such table" in str(error):
-                return None
-            raise
-        return int(row[0]) if row and row[0] is not None else None
-
     @property
     def lock_path(self) -> Path:
         """The lock file."""
         return self._lock_file.path
 
-    def schema_version(self) -> int | None:
+    def schema_version(self) -> SchemaVersion | None:
         """The version of the tables as they are, whether or not it fits; None if there are none. Makes nothing."""
         self._check_fork()
         self._check_disk()
@@ -191,45 +183,39 @@ class SqliteDatabase:
             raise DatabaseUnavailable(f"there is no database {self.path}. Check the path, or make it: duly migrate")
         connection = self._open(writer=False)
         try:
-            return self._version(connection)
+            return read_version(connection)
         except Exception as error:
             raise self._explained(error) from error
         finally:
             connection.close()
 
     def migrate(self) -> list[int]:
-        """Bring the tables up to this version. Returns the versions applied."""
+        """Bring the tables up to this version, step by step: between two steps others write. Returns those applied."""
         self._check_fork()
         self._check_disk()
-        with self._leader, self._lock_file.held(self._busy_seconds):
-            if self._writer is None:
-                self._writer = self._open(writer=True)
-            return self._migrate_locked()
+        applied, progress = list[int](), Progress()
+        while True:
+            begun = time.monotonic()
+            with self._leader, self._lock_file.held(self._busy_seconds):
+                if self._writer is None:
+                    self._writer = self._open(writer=True)
+                done = self._migrate_locked(progress)
+            if done is None:
+                return applied
+            applied += done
+            time.sleep(min(0.1, max(0.005, (time.monotonic() - begun) / 2)))
 
-    def _migrate_locked(self) -> list[int]:
+    def _migrate_locked(self, progress: Progress | None = None) -> list[int] | None:
+        """Take one step of what is missing; new tables are made in one. Returns None when nothing is missing."""
         assert self._writer is not None
-        writer, applied = self._writer, []
         try:
-            writer.execute("BEGIN IMMEDIATE")
-            writer.execute(
-                "CREATE TABLE IF NOT EXISTS duly_schema_version "
-                "(version integer PRIMARY KEY, name text NOT NULL, applied_at integer NOT NULL)"
-            )
-            present = self._version(writer) or 0
-            if present > migrate.newest(Dialect.SQLITE):
-                migrate.check_version(present, Dialect.SQLITE, f"sqlite:///{self.path}")
-            for step in migrate.migrations(Dialect.SQLITE):
-                if step.version > present:
-                    for statement in migrate.statements(step.sql):
-                        writer.execute(statement)
-                    row = (step.version, step.name, self._clock.now_us())
-                    writer.execute("INSERT INTO duly_schema_version VALUES (?, ?, ?)", row)
-                    applied.append(step.version)
-            writer.execute("COMMIT")
+            done = migrate_some(self._writer, self._clock.now_us(), f"sqlite:///{self.path}", progress)
+            if done is not None:
+                self._checkpoint(self._writer)
+            return done
         except Exception as error:
             self._roll_back()
             raise self._explained(error) from error
-        return applied
 
     # -- writing ----------------------------------------------------------------------------------------------
 
@@ -454,6 +440,8 @@ class SqliteDatabase:
         if not isinstance(error, sqlite3.Error | OSError):
             return error
         text = str(error)
+        if "no such" in text or "has no column" in text:
+            self._checked = False  # it may be migrated past us: the next operation looks
         if "locked" in text or "busy" in text:
             return DatabaseUnavailable(
                 f"{self.path} has been locked by another program for {self._busy_seconds:.0f} s. "

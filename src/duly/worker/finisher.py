@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from duly.domain import outcome
-from duly.domain.errors import DatabaseUnavailable, DulyError
+from duly.domain.errors import DatabaseUnavailable, DulyError, SchemaMissing, SchemaTooNew, SchemaTooOld
 from duly.domain.outcome import unrecordable
 from duly.domain.records import HOLD, Settled
 from duly.domain.retry import Backoff
@@ -35,6 +35,8 @@ LINGER, LINGER_HURRIED = 0.003, 0.002
 BATCH = 500
 KEYED = (HOLD["queued"], HOLD["live"])
 RECURS = HOLD["recurs"]
+NOT_THE_JOBS_FAULT = (DatabaseUnavailable, SchemaMissing, SchemaTooNew, SchemaTooOld)
+"""Errors after which a run is recorded later, as it was."""
 MIRROR_TRIES = 3
 PATIENCE = 4
 SOON, LATER = 0.02, 1.0
@@ -201,7 +203,7 @@ class Finisher:
             accepted = self._store.settle(batch, repeated=repeated, freed=freed)
             self._let_in(freed)
             return accepted
-        except DatabaseUnavailable:
+        except NOT_THE_JOBS_FAULT:
             raise
         except Exception as error:
             if len(batch) == 1:
@@ -230,7 +232,7 @@ class Finisher:
     def _settle_special(self, run: Run, settled: Settled) -> bool:
         try:
             return self._settle_keyed(run, settled)
-        except DatabaseUnavailable:
+        except NOT_THE_JOBS_FAULT:
             raise
         except Exception as error:
             log.error("job %s: its run could not be recorded as it was: %s", settled.id, error)
@@ -287,7 +289,7 @@ class Finisher:
                 settled, repeated=repeated, mirrored=not spent, queueing=queueing, freed=freed
             )
             self._let_in(freed)
-        except DatabaseUnavailable:
+        except NOT_THE_JOBS_FAULT:
             raise
         except Exception as error:
             if len(batch) > 1:
@@ -303,7 +305,7 @@ class Finisher:
         log.error("job %s: its run could not be recorded as it was: %s", settled.id, error)
         try:
             return self._store.end_recurring([unrecordable(settled)], repeated=True, mirrored=mirrored)
-        except DatabaseUnavailable:
+        except NOT_THE_JOBS_FAULT:
             raise
         except Exception as another:
             log.error("job %s: its run could not be recorded: %s; trying again", settled.id, another)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from duly.maintenance.prune import prune_some
 from duly.maintenance.rescue import rescue_dead, rescue_lapsed
 from duly.store.call import Dialect
 from duly.store.database import Hint
+from duly.store.migrate import SchemaVersion, fits, newest, too_new
 from duly.store.store import Store
 from duly.worker import identity
 from duly.worker.claimer import Claimer
@@ -20,6 +22,8 @@ from duly.worker.recycle import resident_bytes
 
 if TYPE_CHECKING:
     from duly.worker.worker import WorkerSettings
+
+log = logging.getLogger("duly.worker")
 
 PEERS_EVERY = 1.0
 SEE_EVERY = 10.0
@@ -42,6 +46,7 @@ class Upkeep:
         state: Callable[[], str],
         write_down: Callable[[], None],
         wake_claimer: Callable[[], None],
+        retire: Callable[[], None],
     ) -> None:
         self._store = store
         self._worker_id = worker_id
@@ -52,6 +57,7 @@ class Upkeep:
         self._state = state
         self._write_down = write_down
         self._wake_claimer = wake_claimer
+        self._retire = retire
         self._peers: list[WorkerRecord] = []
         self._next_peers = self._next_see = self._next_prune = self._next_lapse = 0.0
         self._upkept_at = self._awake_since = self._answered_at = lease_time()
@@ -66,6 +72,8 @@ class Upkeep:
         self.known_changed = False
         """Whether what this worker can run has changed since it was written down."""
         self.rescued = 0
+        self.left_behind: str | None = None
+        """What is to be said of tables that were migrated past this code; None while it may work on them."""
         self.skew: Skew | None = None
         """How the host's clock went beside the database's when last asked; told the next time we say that we live."""
         self.clock_offset = 0
@@ -112,6 +120,8 @@ class Upkeep:
         self._others_hold = seen.lapse_us is not None
         if seen.now_us is not None:
             self._compare(before, asked, seen.now_us)
+        if seen.schema is not None and self.left_behind is None:
+            self._check_schema(seen.schema)
         if not seen.known or self.known_changed:
             self.known_changed = False
             self._write_down()
@@ -121,6 +131,14 @@ class Upkeep:
             self._claimer.bounds.forget()
         if seen.lapse_us is not None:
             self._next_lapse = min(self._next_lapse, now + max(0.0, seen.lapse_us / 1e6))
+
+    def _check_schema(self, found: SchemaVersion) -> None:
+        """Take no more jobs if the tables were migrated past this code: it may no longer know what it does to them."""
+        dialect = self._store.dialect
+        if found.version > newest(dialect) and not fits(found, dialect):
+            self.left_behind = too_new("the database", found, newest(dialect))
+            log.error("no new jobs, this worker has become too old: %s", self.left_behind)
+            self._retire()
 
     def _note_awake(self) -> None:
         """If this process stood still or the machine slept, so may others: give them time to renew their leases."""

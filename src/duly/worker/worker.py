@@ -199,6 +199,7 @@ class Worker:
             state=lambda: self._state,
             write_down=self._write_down,
             wake_claimer=self._claim_service.wake,
+            retire=self.retire,
         )
         self._upkeep_service = Service("upkeep", self._upkeep.step)
         self._finisher.wake = self._finish_service.wake
@@ -587,6 +588,11 @@ class Worker:
     def state(self) -> str:
         """new, starting, running, draining or stopped."""
         return self._state
+
+    @property
+    def left_behind(self) -> str | None:
+        """Why it takes no more jobs: the tables were migrated past this code. None while it may work on them."""
+        return self._upkeep.left_behind
 
     def stuck(self) -> list[str]:
         """Which of its threads do not turn."""

@@ -3,3 +3,6 @@ DELETE FROM duly.schema_version WHERE 0
 
 -- name: schema_version What version the tables have.
 SELECT max(version) FROM duly.schema_version
+
+-- name: compatible_from Which version code must know at least to work on the tables.
+SELECT max(COALESCE(compatible_from, version)) FROM duly.schema_version

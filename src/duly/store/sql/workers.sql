@@ -1,9 +1,9 @@
 -- name: insert_worker A worker has started.
 INSERT INTO duly.workers (id, host, boot_id, pid_namespace, pid, process_started_at, started_at, seen_at, lease_us,
-                          queues, tasks, slots, wake, idle, state, version, clock_ahead_us, clock_doubt_us, capacity)
+                          queues, tasks, slots, wake, idle, state, version, knows, clock_ahead_us, clock_doubt_us, capacity)
 VALUES (:id::uuid, :host::text, :boot_id::text, :pid_namespace::text, :pid::bigint, :process_started_at::text, :now, :now,
         :lease_us::bigint, :queues::text, :tasks::text, :slots::integer, :wake::text, true, 'running', :version::text,
-        :clock_ahead_us::bigint, :clock_doubt_us::bigint, :capacity::text)
+        :knows::integer, :clock_ahead_us::bigint, :clock_doubt_us::bigint, :capacity::text)
 ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, tasks = excluded.tasks, slots = excluded.slots, capacity = excluded.capacity
 
 -- name: see_worker A worker is alive; says how long until the next job is due or gate opens, and the next lease could lapse.
@@ -13,7 +13,8 @@ UPDATE duly.workers SET seen_at = :now, state = :state::text,
 WHERE id = :id::uuid
 RETURNING :now,
 @soonest
-- :now, (SELECT min(leased_until) - :lease_now FROM duly.running WHERE worker_id <> :id::uuid)
+- :now, (SELECT min(leased_until) - :lease_now FROM duly.running WHERE worker_id <> :id::uuid),
+(SELECT max(COALESCE(compatible_from, version)) FROM duly.schema_version), (SELECT max(version) FROM duly.schema_version)
 
 -- name: set_idle A worker goes to sleep or is busy, so enqueuers know whether to wake it.
 UPDATE duly.workers SET idle = :idle::boolean WHERE id = :id::uuid
