@@ -46,6 +46,7 @@ class WorkerProcess:
             stdout=subprocess.PIPE,
             text=True,
         )
+        self._was_ready = False
 
     @property
     def pid(self) -> int:
@@ -54,10 +55,15 @@ class WorkerProcess:
 
     def ready(self, within: float = START_SECONDS) -> None:
         """Wait until its worker has started."""
-        assert self.process.stdout is not None
-        ready, _, _ = select.select([self.process.stdout], [], [], within)
-        if not ready or self.process.stdout.readline().strip() != "ready":
+        if not self.was_ready(within):
             raise RuntimeError(f"a worker process did not start within {within:.0f} s (exit {self.process.poll()})")
+
+    def was_ready(self, within: float = 0.0) -> bool:
+        """Whether its worker has ever started."""
+        assert self.process.stdout is not None
+        if not self._was_ready and select.select([self.process.stdout], [], [], within)[0]:
+            self._was_ready = self.process.stdout.readline().strip() == "ready"
+        return self._was_ready
 
     def close(self) -> None:
         """Make sure that it is gone."""
@@ -86,11 +92,12 @@ class Arena:
         settings: dict[str, Any] | None = None,
         worker: dict[str, Any] | None = None,
         apart: bool = False,
+        pool: int | None = None,
     ) -> None:
         self.url = url
         """Where workers find the database."""
         self.direct_url = url
-        """Where the producer and the checker find it, past whatever is put between."""
+        """Where the checker finds it, past whatever is put between."""
         self.directory = directory
         self.seed = seed
         self.chance = random.Random(seed)
@@ -98,11 +105,13 @@ class Arena:
         self.wanted_faults = faults
         self.faults: Counter[str] = Counter()
         self.problems: list[str] = []
-        self.lease = LEASE
         self.settings = settings or {}
+        self.lease = float(self.settings.get("lease", LEASE))
         self.worker = worker or ({"thread_slots": 8, "async_slots": 16} if url.startswith("postgres") else
                                  {"thread_slots": 4, "async_slots": 8})  # fmt: skip
         self.apart = apart
+        self.pool = pool
+        """How many connections a worker's application has; None: as many as it wants."""
         self.command: list[str] = []
         """What a worker's command line begins with, to put it into another world."""
         self.env: dict[str, str] = {}
@@ -116,9 +125,22 @@ class Arena:
         self._producer: threading.Thread | None = None
         self._began = time.monotonic()
 
+    def use(self, url: str) -> None:
+        """Have workers and the producer find the database there from now on, through whatever is in between."""
+        self.app.close()
+        self.url, self.app = url, application(url, self.ledger)
+
     # -- jobs -------------------------------------------------------------------------------------------------
 
-    def produce(self, *, seconds: float = 0.02, share: float = 0.05, backlog: int = BACKLOG) -> None:
+    def produce(
+        self,
+        *,
+        seconds: float = 0.02,
+        share: float = 0.05,
+        backlog: int = BACKLOG,
+        chunk: int = CHUNK,
+        tasks: tuple[str, ...] = ("work", "awork"),
+    ) -> None:
         """Have a thread enqueue jobs, a `share` of which takes up to `seconds`, so that there is always work.
 
         It goes on until `settle`, and until there were as many jobs as wanted.
@@ -128,11 +150,15 @@ class Arena:
         def loop() -> None:
             while self._storming.is_set() or self.stored < self.wanted_jobs:
                 try:
-                    if self.left(backlog) >= backlog:
-                        time.sleep(0.01)
-                        continue
-                    calls = [{"seconds": _drawn(chance, seconds, share)} for _ in range(CHUNK)]
-                    made = self.app["work" if chance.random() < 0.5 else "awork"].enqueue_many(calls)
+                    waiting = self.left(backlog)
+                except UNREACHABLE:
+                    waiting = backlog
+                if waiting >= backlog:
+                    time.sleep(0.01)
+                    continue
+                try:
+                    calls = [{"seconds": _drawn(chance, seconds, share)} for _ in range(chunk)]
+                    made = self.app[chance.choice(tasks)].enqueue_many(calls)
                 except (DatabaseError, *UNREACHABLE):  # nobody was told that these are stored
                     self.faults["refused enqueues"] += 1
                     time.sleep(0.05)
@@ -143,6 +169,18 @@ class Arena:
         self._storming.set()
         self._producer = threading.Thread(target=loop, name="producer", daemon=True)
         self._producer.start()
+
+    def flow(self, n: int = 200, within: float = START_SECONDS) -> None:
+        """Wait until so many more jobs have run: a fault must find something to disturb."""
+        deadline = time.monotonic() + within
+        wanted = n + self._ends()
+        while self._ends() < wanted:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"fewer than {n} jobs ran within {within:.0f} s, seed {self.seed}")
+            time.sleep(0.05)
+
+    def _ends(self) -> int:
+        return self.ledger.path.read_bytes().count(b"end ")
 
     # -- workers and what is done to them -----------------------------------------------------------------------
 
@@ -159,10 +197,20 @@ class Arena:
             "settings": self.settings,
             "worker": self.worker if worker is None else worker,
             "apart": self.apart if apart is None else apart,
+            "pool": self.pool,
         }
         process = WorkerProcess(self.url, self.ledger.path, options, command=self.command, env=self.env)
         self.workers.append(process)
         return process
+
+    def tend(self) -> None:
+        """Start those again that could not start, for want of a database, as whoever looks after them would."""
+        for process in list(self.workers):
+            if process.process.poll() is not None and not process.was_ready():
+                process.close()
+                self.workers.remove(process)
+                self.start_soon()
+                self.faults["starts refused"] += 1
 
     def kill(self, process: WorkerProcess) -> None:
         """End a worker at once. Noted before, for others may have its runs before we have reaped it."""
@@ -196,6 +244,7 @@ class Arena:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{left} jobs are left after {within:.0f} s without a fault, seed {self.seed}")
             time.sleep(0.2)
+            self.tend()
             with suppress(*UNREACHABLE):
                 left = self.left(BACKLOG)
 
@@ -218,10 +267,12 @@ class Arena:
         for what in ("lost", "doubled", "robbed", "stale"):
             if found := getattr(verdict, what):
                 problems.append(f"{len(found)} {what}, such as {found[0]}")
+        if gone := sum(each.process.poll() is not None and each.was_ready() for each in self.workers):
+            problems.append(f"{gone} workers have ended by themselves")
         if ended.left:
             problems.append(f"{ended.left} jobs have not ended")
         if deadlocks:
-            problems.append(f"{deadlocks} deadlocks")
+            problems.append(f"{deadlocks} deadlocks: {_excerpt(log)}")
         if p99 is not None and p99 > allowed:
             problems.append(f"rescue took {p99:.1f} s at p99, allowed are {allowed:.1f} s")
         if bites and not verdict.cut_short:
@@ -255,6 +306,12 @@ class Arena:
             self._producer.join(30)
         self.app.close()
         self.ledger.close()
+
+
+def _excerpt(log: Path | None) -> str:
+    """What the server says of its first deadlock: who waited for whom, with which statements."""
+    text = "" if log is None else log.read_text(errors="replace").partition("deadlock detected")[2]
+    return " ".join(text[:3_000].split())
 
 
 def _drawn(chance: random.Random, seconds: float, share: float) -> float:

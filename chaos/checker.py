@@ -42,6 +42,8 @@ class Facts:
     kills: list[Kill] = field(default_factory=list)
     disturbed: list[Disturbed] = field(default_factory=list)
     lease: float = 3.0
+    keepers: bool = False
+    """Whether who was neither killed nor disturbed must have kept all its runs, also those whose handler was over."""
 
     def by_pid(self) -> dict[int, list[Disturbed]]:
         """What each process went through."""
@@ -103,18 +105,31 @@ def judge(lines: Sequence[Line], ended: Ended, facts: Facts) -> Verdict:
     stored = {line.job for line in lines if line.event == "stored"}
     finished = {line.job for line in lines if line.event == "end"}
     succeeded = {job for job, state in ended.states.items() if state == "succeeded"}
+    excused = _excused(lines, ended)
+    retried = Counter(line.job for line in lines if line.event == "retry")
     accepted = Counter(job for job, _, outcome, _, _ in ended.runs if outcome == "succeeded")
     known = stored | set(ended.states) | {line.job for line in lines}
     return Verdict(
         jobs=len(known),
         runs=sum(line.event == "start" for line in lines),
         cut_short=sum(run[2] == "crashed" for run in ended.runs),
-        lost=sorted(job for job in known if job not in succeeded or job not in finished),
-        doubled=sorted(job for job, times in accepted.items() if times > 1),
-        robbed=_robbed(lines, facts),
+        lost=sorted(job for job in known - excused if job not in succeeded or job not in finished),
+        doubled=sorted(job for job, times in accepted.items() if times > 1 + retried[job]),
+        robbed=_robbed(lines, facts) or (_taken(lines, ended, facts) if facts.keepers else []),
         stale=_stale(lines, facts),
         delays=_delays(lines, ended, facts),
     )
+
+
+def _excused(lines: Iterable[Line], ended: Ended) -> set[str]:
+    """Jobs that need not have succeeded: cancelled, or gone, and somebody had asked for that.
+
+    What was cancelled may be gone too: it is forgotten after a while.
+    """
+    cancelled = {line.job for line in lines if line.event == "cancel"}
+    deleted = {line.job for line in lines if line.event == "delete"}
+    kept = set(ended.states) - {job for job in cancelled if ended.states.get(job) == "cancelled"}
+    return (cancelled | deleted) - kept
 
 
 def _robbed(lines: Iterable[Line], facts: Facts) -> list[str]:
@@ -124,7 +139,7 @@ def _robbed(lines: Iterable[Line], facts: Facts) -> list[str]:
     under_way: dict[str, dict[int, Line]] = defaultdict(dict)
     found = []
     for line in sorted(lines, key=lambda each: each.at):
-        if line.event == "end":
+        if line.event in ("end", "left"):
             under_way[line.job].pop(line.token, None)
         elif line.event == "start":
             for other in under_way[line.job].values():
@@ -136,6 +151,25 @@ def _robbed(lines: Iterable[Line], facts: Facts) -> list[str]:
                     found.append(f"{line.job}: {other.token} by {other.pid} was under way, {line.token} by {line.pid}")
             under_way[line.job][line.token] = line
     return found
+
+
+def _taken(lines: Iterable[Line], ended: Ended, facts: Facts) -> list[str]:
+    """Runs that ended by rescue though their process lived and nobody disturbed it."""
+    killed = {kill.pid: kill.wall for kill in facts.kills}
+    disturbed = facts.by_pid()
+    pids, of_worker = _pids(lines, ended)
+    found = []
+    for job, token, outcome, finished_at, worker in ended.runs:
+        pid = pids.get((job, token), of_worker.get(worker))
+        if outcome == "crashed" and pid is not None and pid not in killed and not disturbed[pid]:
+            found.append(f"{job}: {token} by {pid} was rescued at {finished_at / 1e6:.1f} though it lived")
+    return found
+
+
+def _pids(lines: Iterable[Line], ended: Ended) -> tuple[dict[tuple[str, int], int], dict[str, int]]:
+    """In which process each run began, and which process each worker was."""
+    pids = {(line.job, line.token): line.pid for line in lines if line.event == "start"}
+    return pids, {worker: pids[job, token] for job, token, _, _, worker in ended.runs if (job, token) in pids}
 
 
 def _stale(lines: Iterable[Line], facts: Facts) -> list[str]:
@@ -153,8 +187,7 @@ def _stale(lines: Iterable[Line], facts: Facts) -> list[str]:
 def _delays(lines: Iterable[Line], ended: Ended, facts: Facts) -> list[float]:
     """How long after its process was killed each run was rescued; also of runs whose handler never began."""
     killed = {kill.pid: kill.wall for kill in facts.kills}
-    pids = {(line.job, line.token): line.pid for line in lines if line.event == "start"}
-    of_worker = {worker: pids[job, token] for job, token, _, _, worker in ended.runs if (job, token) in pids}
+    pids, of_worker = _pids(lines, ended)
     found = []
     for job, token, outcome, finished_at, worker in ended.runs:
         pid = pids.get((job, token), of_worker.get(worker, 0))

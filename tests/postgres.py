@@ -57,6 +57,8 @@ class PostgresServer:
         if self.user is not None:
             shutil.chown(self.directory, self.user)
         self.bin_dir = reachable(bin_dir, self.directory, self.user)
+        self.settings: dict[str, str] = {}
+        """What is to be different from `SETTINGS` from the next start on."""
         self._guard: subprocess.Popen[str] | None = None
         self._pid: int | None = None
         self._initialise()
@@ -74,7 +76,7 @@ class PostgresServer:
 
     def start(self) -> None:
         """Start the server under a guard and wait until it accepts connections."""
-        settings = SETTINGS | {"unix_socket_directories": str(self.directory)}
+        settings = SETTINGS | {"unix_socket_directories": str(self.directory)} | self.settings
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         command = [str(self.bin_dir / "postgres"), "-D", str(self.data), *options]
         self._guard = subprocess.Popen(

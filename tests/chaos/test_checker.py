@@ -59,3 +59,28 @@ def test_a_fence_must_grow() -> None:
 def test_a_rescue_is_timed_from_the_kill() -> None:
     facts = Facts(kills=[Kill(10, at=5.0, wall=105.0)])
     assert verdict(STORED, FIRST[0], *SECOND, ended=RESCUED, facts=facts).delays == [2.5]
+
+
+def test_a_run_that_was_rescued_from_the_living_is_robbery_even_if_it_was_over() -> None:
+    over = [FIRST[0], Line("end", "j", 1, 10, 2.0)]
+    assert len(verdict(STORED, *over, *SECOND, ended=RESCUED, facts=Facts(keepers=True)).robbed) == 1
+    facts = Facts(kills=[Kill(10, at=5.0, wall=105.0)], keepers=True)
+    assert verdict(STORED, *over, *SECOND, ended=RESCUED, facts=facts).robbed == []
+
+
+def test_a_handler_that_left_is_no_longer_under_way() -> None:
+    left = [FIRST[0], Line("left", "j", 1, 10, 7.0)]
+    assert verdict(STORED, *left, *SECOND, ended=ONCE).robbed == []
+
+
+def test_who_was_cancelled_or_deleted_on_demand_is_not_lost_but_nobody_else() -> None:
+    gone, cancelled = Ended({}, 0, []), Ended({"j": "cancelled"}, 0, [])
+    for event in ("cancel", "delete"):
+        assert verdict(STORED, Line(event, "j", 0, 1, 0.5), ended=gone).lost == []
+    assert verdict(STORED, Line("cancel", "j", 0, 1, 0.5), ended=cancelled).lost == []
+    assert verdict(STORED, Line("delete", "j", 0, 1, 0.5), ended=cancelled).lost == ["j"]
+    assert verdict(STORED, ended=cancelled).lost == ["j"]
+
+
+def test_a_job_that_somebody_had_run_again_may_succeed_again() -> None:
+    assert verdict(STORED, *FIRST, Line("retry", "j", 0, 1, 9.5), ended=TWICE).doubled == []

@@ -88,8 +88,11 @@ class Database(Protocol):
         """Run an operation that changes nothing."""
         ...
 
-    def reserved(self, purpose: str) -> Database:
-        """The same database by a connection that nobody else can take."""
+    def reserved(self, purpose: str, *, patience: float | None = None) -> Database:
+        """The same database by a connection that nobody else can take.
+
+        `patience`: after how many seconds it is given up where a network lets nothing through.
+        """
         ...
 
     def release(self) -> None:

@@ -6,6 +6,7 @@ transaction mode may sit between; where one does, nothing is prepared: another c
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import re
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 TRIES = 5
 MAX_CONNECTIONS = 10
-CONNECT = {
+CONNECT: dict[str, int | str] = {
     "connect_timeout": 10,
     "keepalives_idle": 10,
     "keepalives_interval": 5,
@@ -45,6 +46,8 @@ CONNECT = {
     "tcp_user_timeout": 20_000,
     "application_name": "duly",
 }
+SHORTEST_CONNECT = 2
+"""What libpq makes of less."""
 # Our tables change size by orders of magnitude within seconds, so statistics mislead: always probe the index.
 # Read committed, whatever the server's default: a count after a lock must see what was committed while we waited.
 PLANNER = (
@@ -79,6 +82,7 @@ class PostgresDatabase:
         self.copies = True
         self._pooled: bool | None = None
         self._options = PLANNER
+        self._timeouts: dict[str, int | str] = dict(CONNECT)
         self._abandoned: list[object] = []
         self._children: list[PostgresDatabase] = []
         self._parent: PostgresDatabase | None = None
@@ -107,7 +111,7 @@ class PostgresDatabase:
 
         try:
             given = psycopg.conninfo.conninfo_to_dict(self.url)  # what the address says goes before what we would
-            ours = {name: value for name, value in CONNECT.items() if name not in given}
+            ours = {name: value for name, value in self._timeouts.items() if name not in given}
             theirs = str(given.get("options") or os.environ.get("PGOPTIONS", ""))
             try:
                 options = f"{theirs} {self._options}".strip()
@@ -302,12 +306,17 @@ class PostgresDatabase:
         """Whether workers listen, so that a NOTIFY makes sense."""
         return self._notify
 
-    def reserved(self, purpose: str) -> PostgresDatabase:
-        """The same database by one connection that nobody else can take."""
+    def reserved(self, purpose: str, *, patience: float | None = None) -> PostgresDatabase:
+        """The same database by one connection that nobody else can take, given up after `patience` of silence."""
         child = PostgresDatabase(self.url, self._clock, schema=self.schema, notify=self._notify, size=1)
         child._checked, child._options = self._checked, self._options
         child._pooled, child._prepare, child.copies = self._pooled, self._prepare, self.copies
         child._parent, child._calls = self, self._calls
+        if patience is not None:
+            child._timeouts |= {
+                "connect_timeout": max(SHORTEST_CONNECT, math.ceil(patience)),
+                "tcp_user_timeout": max(1_000, int(patience * 1_000)),
+            }
         self._children.append(child)
         return child
 

@@ -396,7 +396,7 @@ class SqliteDatabase:
         """Where the time comes from."""
         return self._clock
 
-    def reserved(self, purpose: str) -> SqliteDatabase:
+    def reserved(self, purpose: str, *, patience: float | None = None) -> SqliteDatabase:
         """All use one writer: there is nothing to reserve."""
         return self
 

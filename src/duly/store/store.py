@@ -151,9 +151,9 @@ class Store:
         """Open a repository by its address."""
         return cls(open_database(url, clock or SystemClock(), schema=schema))
 
-    def reserved(self, purpose: str) -> Store:
-        """The same repository by a connection that nobody else can take."""
-        return Store(self.database.reserved(purpose), self.hooks)
+    def reserved(self, purpose: str, *, patience: float | None = None) -> Store:
+        """The same repository by a connection that nobody else can take, given up after `patience` of silence."""
+        return Store(self.database.reserved(purpose, patience=patience), self.hooks)
 
     def release(self) -> None:
         """Give a reserved connection up."""

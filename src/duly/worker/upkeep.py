@@ -27,6 +27,8 @@ log = logging.getLogger("duly.worker")
 
 PEERS_EVERY = 1.0
 SEE_EVERY = 10.0
+SILENCE = 1.0
+"""An answer that takes longer than this, or than a fifth of the lease, was held up on the way, as others' may be."""
 
 
 class Upkeep:
@@ -58,7 +60,11 @@ class Upkeep:
         self._retire = retire
         self._peers: list[WorkerRecord] = []
         self._next_peers = self._next_see = self._next_prune = self._next_lapse = 0.0
-        self._upkept_at = self._awake_since = lease_time()
+        self._upkept_at = self._awake_since = self._answered_at = lease_time()
+        self._slow = False
+        """Whether the last answer was late."""
+        self._others_hold = False
+        """Whether others hold leases, as far as is known: then it matters whether the database always answers."""
         self._swept = ""
         """How far the keys that jobs wait for have been looked at."""
         self.refresh_peers = True
@@ -93,6 +99,8 @@ class Upkeep:
         self._note_awake()
         if now >= self._next_see:
             self._see(now)
+        elif self._others_hold:
+            self._listen_for_silence()
         if now >= self._next_lapse:
             self._rescue_lapsed(now)
         self._watch_peers(now)
@@ -106,7 +114,10 @@ class Upkeep:
         """Say that we live; learn when something may be due or lapse."""
         self._next_see = now + min(SEE_EVERY, self._settings.lease)
         before, asked = self._store.database.clock.now_us(), time.time_ns() // 1_000
+        sent = lease_time()
         seen = self._store.see_worker(self._worker_id, self._state(), self.skew, resident_bytes())
+        self._note_answer(sent)
+        self._others_hold = seen.lapse_us is not None
         if seen.now_us is not None:
             self._compare(before, asked, seen.now_us)
         if seen.schema is not None and self.left_behind is None:
@@ -136,25 +147,50 @@ class Upkeep:
         if now - before > max(10.0, self._settings.lease / 2):
             self._awake_since = now
 
+    def _listen_for_silence(self) -> None:
+        """Ask the database something."""
+        sent = lease_time()
+        self._store.now_us()
+        self._note_answer(sent)
+
+    def _note_answer(self, sent: float) -> None:
+        """If a network swallowed everything for a while, then others' renewals too: give them time to be heard.
+
+        One late answer after prompt ones. Where all are late, the database is slow, and rescue must not wait for ever.
+        """
+        silent = self._silent(sent)
+        self._answered_at = lease_time()
+        if silent and not self._slow:
+            self._awake_since = self._answered_at
+        self._slow = silent
+
+    def _silent(self, since: float) -> bool:
+        """Whether nothing has been heard for long. On SQLite there is no way on which anything could be lost."""
+        over_network = self._store.dialect is Dialect.POSTGRES
+        return over_network and lease_time() - since > max(SILENCE, self._settings.lease / 5)
+
     def _rescue_lapsed(self, now: float) -> None:
         """Rescue what has lapsed. Leases only ever grow, so nothing can lapse before the earliest one."""
         self._next_lapse = now + self._settings.lease
         lease_us = int(self._settings.lease * 1e6)
+        self._listen_for_silence()
         awake_since = lease_time() if self._keeper.late else max(self._awake_since, self._keeper.thawed_at)
         unbroken = min(self._store.database.unbroken_us(), int((lease_time() - awake_since) * 1e6))
         if unbroken < lease_us:
             self._next_lapse = now + max(0.2, (lease_us - unbroken) / 1e6)
             return
         limit = self._settings.crash_limit
-        self.rescued += rescue_lapsed(self._store, lease_us=lease_us, crash_limit=limit, is_ours=self._holds)
+        self.rescued += rescue_lapsed(self._store, lease_us=lease_us, crash_limit=limit, is_ours=self._spares)
         lapse = self._store.next_lapse_us()
+        self._others_hold = self._others_hold or lapse is not None
         if lapse is not None:
             self._next_lapse = now + min(self._settings.lease, max(0.2, lapse / 1e6))
 
-    def _holds(self, lapsed: Lapsed) -> bool:
-        """Whether this worker is at a run at this moment."""
+    def _spares(self, lapsed: Lapsed) -> bool:
+        """Whether this worker is at a run at this moment, or has just learnt of it after a silence."""
         run = self._held.get(lapsed.id)
-        return run is not None and run.job.token == lapsed.token
+        held = run is not None and run.job.token == lapsed.token
+        return held or (self._silent(self._answered_at) and not self._slow)
 
     def _watch_peers(self, now: float) -> None:
         """Once a second see whether a worker process on this host has ended."""

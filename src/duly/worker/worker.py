@@ -149,7 +149,9 @@ class Worker:
             Kind.PROCESS: settings.process_slots,
         }
         self._slots = Slots({kind: Pool(limits[kind]) for kind in Kind if kind in kinds}, settings.queues)
-        self._reserved = [store.reserved(purpose) for purpose in ("settle", "claim", "lease")]
+        # Who renews must not wait long on a connection that the network has swallowed: another may get through.
+        self._reserved = [*(store.reserved(purpose) for purpose in ("settle", "claim")),
+                          store.reserved("lease", patience=settings.lease / 3)]  # fmt: skip
         self._finisher = Finisher(self._reserved[0], self._held, self._ended, finished=finished, due_in=self._due_in)
         self._executor = Executor(
             registry,
