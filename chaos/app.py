@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from chaos.ledger import Ledger
-from duly import Backoff, Duly, current_job
+from duly import Backoff, Duly, DulyError, current_job
 from duly.worker import identity
 
 LEASE = 3.0
@@ -47,7 +47,29 @@ def application(url: str, ledger: Ledger, **settings: Any) -> Duly:
         job = current_job()
         ledger.write("start", job.id, job.fence)
         if seconds:
-            await asyncio.sleep(seconds)
+            try:
+                await asyncio.sleep(seconds)
+            except asyncio.CancelledError:
+                ledger.write("left", job.id, job.fence)
+                raise
+        ledger.write("end", job.id, job.fence)
+
+    @jobs.task(retry=PATIENT)
+    def heed(seconds: float = 0.0) -> None:
+        job = current_job()
+        ledger.write("start", job.id, job.fence)
+        ledger.write("left" if job.wait_cancelled(seconds) else "end", job.id, job.fence)
+
+    @jobs.task(retry=PATIENT)
+    def more(seconds: float = 0.0) -> None:
+        job = current_job()
+        ledger.write("start", job.id, job.fence)
+        try:
+            ledger.stored([work.enqueue(seconds).id])
+            ledger.stored(each.id for each in awork.enqueue_many([{"seconds": seconds}] * 2))
+        except DulyError:  # this run fails and comes again
+            ledger.write("left", job.id, job.fence)
+            raise
         ledger.write("end", job.id, job.fence)
 
     return jobs
@@ -61,6 +83,10 @@ def main() -> None:
     if options.get("apart"):  # as if each process were on a host of its own: nobody sees that another has ended
         identity.is_gone = lambda *_, **__: False
     jobs = application(url, Ledger(Path(path)), **options.get("settings", {}))
+    if pool := options.get("pool"):  # how many connections it has beside those that a worker keeps for itself
+        database: Any = jobs.store.database
+        database._size = pool
+        database._reset()
     with jobs.worker(**options.get("worker", {})):
         print("ready", flush=True)
         sys.stdin.read()

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from chaos.app import LEASE, application
 from chaos.checker import PLACES, UNREACHABLE, Disturbed, Facts, Kill, connect, judge, percentile, read
@@ -32,14 +32,28 @@ BACKLOG = 1_000
 """How many jobs wait while a storm lasts."""
 
 
+class HasPid(Protocol):
+    """A process."""
+
+    @property
+    def pid(self) -> int: ...
+
+
 class WorkerProcess:
     """A worker in a process of its own."""
 
     def __init__(
-        self, url: str, ledger: Path, options: dict[str, Any], *, command: list[str], env: dict[str, str]
+        self,
+        url: str,
+        ledger: Path,
+        options: dict[str, Any],
+        *,
+        command: list[str],
+        env: dict[str, str],
+        program: str = "chaos.app",
     ) -> None:
         self.process = subprocess.Popen(
-            [*command, sys.executable, "-m", "chaos.app", url, str(ledger), json.dumps(options)],
+            [*command, sys.executable, "-m", program, url, str(ledger), json.dumps(options)],
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", **env},
             stdin=subprocess.PIPE,
@@ -86,11 +100,12 @@ class Arena:
         settings: dict[str, Any] | None = None,
         worker: dict[str, Any] | None = None,
         apart: bool = False,
+        pool: int | None = None,
     ) -> None:
         self.url = url
         """Where workers find the database."""
         self.direct_url = url
-        """Where the producer and the checker find it, past whatever is put between."""
+        """Where the checker finds it, past whatever is put between."""
         self.directory = directory
         self.seed = seed
         self.chance = random.Random(seed)
@@ -98,14 +113,20 @@ class Arena:
         self.wanted_faults = faults
         self.faults: Counter[str] = Counter()
         self.problems: list[str] = []
-        self.lease = LEASE
         self.settings = settings or {}
+        self.lease = float(self.settings.get("lease", LEASE))
         self.worker = worker or ({"thread_slots": 8, "async_slots": 16} if url.startswith("postgres") else
                                  {"thread_slots": 4, "async_slots": 8})  # fmt: skip
         self.apart = apart
+        self.pool = pool
+        """How many connections a worker's application has; None: as many as it wants."""
         self.command: list[str] = []
         """What a worker's command line begins with, to put it into another world."""
         self.env: dict[str, str] = {}
+        self.program = "chaos.app"
+        """The module that is a worker's main program."""
+        self.options: dict[str, Any] = {}
+        """What else that program is told."""
         self.ledger = Ledger(directory / "ledger")
         self.app = application(url, self.ledger)
         self.app.migrate()
@@ -116,9 +137,21 @@ class Arena:
         self._producer: threading.Thread | None = None
         self._began = time.monotonic()
 
+    def use(self, url: str) -> None:
+        """Have workers and the producer find the database there from now on, through whatever is in between."""
+        self.app.close()
+        self.url, self.app = url, application(url, self.ledger)
+
     # -- jobs -------------------------------------------------------------------------------------------------
 
-    def produce(self, *, seconds: float = 0.02, share: float = 0.05, backlog: int = BACKLOG) -> None:
+    def produce(
+        self,
+        *,
+        seconds: float = 0.02,
+        share: float = 0.05,
+        backlog: int = BACKLOG,
+        tasks: tuple[str, ...] = ("work", "awork"),
+    ) -> None:
         """Have a thread enqueue jobs, a `share` of which takes up to `seconds`, so that there is always work.
 
         It goes on until `settle`, and until there were as many jobs as wanted.
@@ -128,11 +161,15 @@ class Arena:
         def loop() -> None:
             while self._storming.is_set() or self.stored < self.wanted_jobs:
                 try:
-                    if self.left(backlog) >= backlog:
-                        time.sleep(0.01)
-                        continue
+                    waiting = self.left(backlog)
+                except UNREACHABLE:
+                    waiting = backlog
+                if waiting >= backlog:
+                    time.sleep(0.01)
+                    continue
+                try:
                     calls = [{"seconds": _drawn(chance, seconds, share)} for _ in range(CHUNK)]
-                    made = self.app["work" if chance.random() < 0.5 else "awork"].enqueue_many(calls)
+                    made = self.app[chance.choice(tasks)].enqueue_many(calls)
                 except (DatabaseError, *UNREACHABLE):  # nobody was told that these are stored
                     self.faults["refused enqueues"] += 1
                     time.sleep(0.05)
@@ -159,8 +196,12 @@ class Arena:
             "settings": self.settings,
             "worker": self.worker if worker is None else worker,
             "apart": self.apart if apart is None else apart,
+            "pool": self.pool,
+            **self.options,
         }
-        process = WorkerProcess(self.url, self.ledger.path, options, command=self.command, env=self.env)
+        process = WorkerProcess(
+            self.url, self.ledger.path, options, command=self.command, env=self.env, program=self.program
+        )
         self.workers.append(process)
         return process
 
@@ -171,7 +212,7 @@ class Arena:
         self.workers.remove(process)
         self.faults["kills"] += 1
 
-    def disturbing(self, process: WorkerProcess) -> Callable[[], None]:
+    def disturbing(self, process: HasPid) -> Callable[[], None]:
         """A worker cannot renew its leases from now until the answer is called."""
         since = time.monotonic()
 
@@ -218,6 +259,8 @@ class Arena:
         for what in ("lost", "doubled", "robbed", "stale"):
             if found := getattr(verdict, what):
                 problems.append(f"{len(found)} {what}, such as {found[0]}")
+        if gone := sum(process.process.poll() is not None for process in self.workers):
+            problems.append(f"{gone} workers have ended by themselves")
         if ended.left:
             problems.append(f"{ended.left} jobs have not ended")
         if deadlocks:

@@ -103,17 +103,30 @@ def judge(lines: Sequence[Line], ended: Ended, facts: Facts) -> Verdict:
     stored = {line.job for line in lines if line.event == "stored"}
     finished = {line.job for line in lines if line.event == "end"}
     succeeded = {job for job, state in ended.states.items() if state == "succeeded"}
+    excused = _excused(lines, ended)
     accepted = Counter(job for job, _, outcome, _, _ in ended.runs if outcome == "succeeded")
     known = stored | set(ended.states) | {line.job for line in lines}
     return Verdict(
         jobs=len(known),
         runs=sum(line.event == "start" for line in lines),
         cut_short=sum(run[2] == "crashed" for run in ended.runs),
-        lost=sorted(job for job in known if job not in succeeded or job not in finished),
+        lost=sorted(job for job in known - excused if job not in succeeded or job not in finished),
         doubled=sorted(job for job, times in accepted.items() if times > 1),
         robbed=_robbed(lines, facts),
         stale=_stale(lines, facts),
         delays=_delays(lines, ended, facts),
+    )
+
+
+def _excused(lines: Iterable[Line], ended: Ended) -> set[str]:
+    """Jobs that need not have succeeded: cancelled, gone or failed, and somebody had asked for that."""
+    cancelled = {line.job for line in lines if line.event == "cancel"}
+    deleted = {line.job for line in lines if line.event == "delete"}
+    doomed = {line.job for line in lines if line.event == "doomed"}
+    return (
+        {job for job in cancelled if ended.states.get(job) == "cancelled"}
+        | (deleted - set(ended.states))
+        | {job for job in doomed if ended.states.get(job) == "failed"}
     )
 
 
@@ -124,7 +137,7 @@ def _robbed(lines: Iterable[Line], facts: Facts) -> list[str]:
     under_way: dict[str, dict[int, Line]] = defaultdict(dict)
     found = []
     for line in sorted(lines, key=lambda each: each.at):
-        if line.event == "end":
+        if line.event in ("end", "left"):
             under_way[line.job].pop(line.token, None)
         elif line.event == "start":
             for other in under_way[line.job].values():

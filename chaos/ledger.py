@@ -13,7 +13,8 @@ class Line(NamedTuple):
     """One thing that happened. `at` is on the clock that all processes of a machine share."""
 
     event: str
-    """"stored": an enqueue returned. "start" and "end": a handler began, and was done."""
+    """"stored": an enqueue returned. "start" and "end": a handler began, and was done; "left": it was told to stop and
+    did. "cancel" and "delete": somebody is about to do that to the job. "doomed": it is to fail."""
     job: str
     token: int
     pid: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 
-MODULES = ("processes",)
+MODULES = ("processes", "shutdown", "children", "power", "clock", "disk", "sqlite", "fork")
 
 
 def load() -> None:
