@@ -24,6 +24,7 @@ from chaos.app import application as plain_application
 from chaos.ledger import Ledger
 from duly import Duly, current_job
 from duly.store import sqlite
+from duly.worker import identity
 
 LEDGER = "CHAOS_LEDGER"
 
@@ -109,6 +110,8 @@ def main() -> None:
     logging.basicConfig(level=logging.CRITICAL)
     if clock := options.get("clock"):
         SetClock(Path(clock)).take_over()
+    if options.get("apart"):
+        identity.is_gone = lambda *_, **__: False
     if size := options.get("checkpoint_bytes"):
         sqlite.CHECKPOINT_BYTES = size
     os.environ[LEDGER] = path

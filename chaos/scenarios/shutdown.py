@@ -25,7 +25,7 @@ STOP_SECONDS = 30.0
 @scenario(
     "shutdown",
     "SIGTERM under load, a second one, SIGKILL after the grace",
-    short=Size(1_000, 6),
+    short=Size(600, 6),
     long=Size(60_000, 200),
 )
 def shutdown(place: Place, size: Size, seed: int) -> Report:
@@ -36,7 +36,7 @@ def shutdown(place: Place, size: Size, seed: int) -> Report:
         workers = [CommandWorker(arena) for _ in range(PROCESSES)]
         for worker in workers:
             worker.ready()
-        arena.produce(seconds=1.5, share=0.04, backlog=150, tasks=("work", "awork"))
+        arena.produce(seconds=1.5, share=0.3, backlog=60, tasks=("work", "awork"))
         try:
             while arena.faults["SIGTERM"] < size.faults:
                 arena.pause(0.3)
@@ -51,7 +51,7 @@ def shutdown(place: Place, size: Size, seed: int) -> Report:
             for worker in workers:
                 worker.close()
         _check_attempts(arena)
-        return arena.report("shutdown", place.database, log=place.log)
+        return arena.report("shutdown", place.database, log=place.log, bites=False)
 
 
 def _stop(arena: Arena, worker: CommandWorker) -> None:

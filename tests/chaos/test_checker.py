@@ -59,3 +59,9 @@ def test_a_fence_must_grow() -> None:
 def test_a_rescue_is_timed_from_the_kill() -> None:
     facts = Facts(kills=[Kill(10, at=5.0, wall=105.0)])
     assert verdict(STORED, FIRST[0], *SECOND, ended=RESCUED, facts=facts).delays == [2.5]
+
+
+def test_a_job_that_is_to_fail_is_lost_unless_it_does() -> None:
+    doomed = Line("doomed", "j", 0, 1, 0.0)
+    assert verdict(doomed, FIRST[0], ended=Ended({"j": "failed"}, 0, [])).lost == []
+    assert verdict(doomed, FIRST[0], ended=Ended({}, 0, [])).lost == ["j"]
