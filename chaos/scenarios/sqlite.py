@@ -21,6 +21,8 @@ from chaos.report import Report
 from chaos.scenarios import Size, scenario
 
 WORKERS = 10
+PATIENT = {"lease": 15.0}
+"""The lease that workers have unless told otherwise: so many processes on a few cores wait for seconds."""
 PRODUCERS = 4
 READERS = 2
 MOST_WAL = 64 << 20
@@ -32,7 +34,7 @@ READ_SECONDS = 1.5
           short=Size(1_200, 6), long=Size(60_000, 120), databases=("sqlite",))  # fmt: skip
 def crowd(place: Place, size: Size, seed: int) -> Report:
     """Nobody is ever told "database is locked", the write-ahead log stays short, and the file is sound."""
-    with place.arena(seed=seed, size=size, worker={"thread_slots": 2, "async_slots": 4}) as arena:
+    with place.arena(seed=seed, size=size, settings=PATIENT, worker={"thread_slots": 2, "async_slots": 4}) as arena:
         others = [_Other(arena, what, n) for what, n in (("produce", PRODUCERS), ("read", READERS)) for n in range(n)]
         try:
             arena.start(WORKERS)
