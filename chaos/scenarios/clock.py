@@ -6,6 +6,7 @@ set, what is scheduled follows it, as it should; leases do not, for they are cou
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from dataclasses import replace
 
@@ -20,6 +21,7 @@ WORKERS = 3
 EARLY = 0.002
 """Seconds that clocks of one machine may differ by, while they are being slewed."""
 KILL_EVERY = 4
+RESCUE_SECONDS = 60.0
 SETTLE_SECONDS = 240.0
 """Much less than the hour by which clocks are wrong."""
 LONG = 4.5
@@ -59,6 +61,8 @@ def clock(place: Place, size: Size, seed: int) -> Report:
             if n % KILL_EVERY == KILL_EVERY - 1:
                 arena.kill(arena.chance.choice(arena.workers[1:]))
                 _start(arena, place, arena.chance.randrange(WORKERS) if not shared else 0)
+        if shared:
+            _kill_while_ahead(arena, clocks[0])
         for each in clocks:
             # Where one clock counts for all, what is to run at a moment runs when that clock says so.
             each.set(2 * HOUR if shared else arena.chance.choice((-HOUR, HOUR)))
@@ -79,6 +83,36 @@ def _start(arena: Arena, place: Place, n: int) -> None:
     """Start a worker with one of the clocks."""
     arena.options = {"clock": str(place.directory / f"clock-{n}")}
     arena.start_soon()
+
+
+def _kill_while_ahead(arena: Arena, clock: SetClock) -> None:
+    """A worker is killed, and the clock set back by two hours: its leases must not last for as long."""
+    clock.set(HOUR)
+    made = {job.id for job in arena.app["work"].enqueue_many([{"seconds": LONG}] * 12)}
+    arena.ledger.stored(made)
+
+    def begun(pid: int) -> set[str]:
+        return {line.job for line in arena.ledger.lines() if line.event == "start" and line.pid == pid} & made
+
+    until, victim = time.monotonic() + RESCUE_SECONDS, arena.workers[1]
+    while not begun(victim.pid) and time.monotonic() < until:
+        time.sleep(0.05)
+    time.sleep(arena.lease / 2)  # renewed on the clock that is ahead
+    arena.kill(victim)
+    clock.set(-HOUR)
+    lines = arena.ledger.lines()
+    theirs = begun(victim.pid) - {line.job for line in lines if line.event == "end"}
+    if not theirs:
+        arena.problems.append("the worker that was killed while the clock was ahead ran nothing: nothing is shown")
+    until = time.monotonic() + RESCUE_SECONDS
+    while theirs and time.monotonic() < until:
+        time.sleep(0.1)
+        others = {line.job for line in arena.ledger.lines() if line.event == "start" and line.pid != victim.pid}
+        theirs -= others
+    if theirs:
+        arena.problems.append(
+            f"{len(theirs)} runs waited for more than {RESCUE_SECONDS:.0f} s after the clock was set back"
+        )
 
 
 def _some_that_last(arena: Arena) -> None:
