@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from chaos.app import LEASE, application
 from chaos.checker import PLACES, UNREACHABLE, Disturbed, Facts, Kill, connect, judge, percentile, read
@@ -32,14 +32,28 @@ BACKLOG = 1_000
 """How many jobs wait while a storm lasts."""
 
 
+class HasPid(Protocol):
+    """A process."""
+
+    @property
+    def pid(self) -> int: ...
+
+
 class WorkerProcess:
     """A worker in a process of its own."""
 
     def __init__(
-        self, url: str, ledger: Path, options: dict[str, Any], *, command: list[str], env: dict[str, str]
+        self,
+        url: str,
+        ledger: Path,
+        options: dict[str, Any],
+        *,
+        command: list[str],
+        env: dict[str, str],
+        program: str = "chaos.app",
     ) -> None:
         self.process = subprocess.Popen(
-            [*command, sys.executable, "-m", "chaos.app", url, str(ledger), json.dumps(options)],
+            [*command, sys.executable, "-m", program, url, str(ledger), json.dumps(options)],
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", **env},
             stdin=subprocess.PIPE,
@@ -115,6 +129,10 @@ class Arena:
         self.command: list[str] = []
         """What a worker's command line begins with, to put it into another world."""
         self.env: dict[str, str] = {}
+        self.program = "chaos.app"
+        """The module that is a worker's main program."""
+        self.options: dict[str, Any] = {}
+        """What else that program is told."""
         self.ledger = Ledger(directory / "ledger")
         self.app = application(url, self.ledger)
         self.app.migrate()
@@ -198,8 +216,11 @@ class Arena:
             "worker": self.worker if worker is None else worker,
             "apart": self.apart if apart is None else apart,
             "pool": self.pool,
+            **self.options,
         }
-        process = WorkerProcess(self.url, self.ledger.path, options, command=self.command, env=self.env)
+        process = WorkerProcess(
+            self.url, self.ledger.path, options, command=self.command, env=self.env, program=self.program
+        )
         self.workers.append(process)
         return process
 
@@ -219,7 +240,7 @@ class Arena:
         self.workers.remove(process)
         self.faults["kills"] += 1
 
-    def disturbing(self, process: WorkerProcess) -> Callable[[], None]:
+    def disturbing(self, process: HasPid) -> Callable[[], None]:
         """A worker cannot renew its leases from now until the answer is called."""
         since = time.monotonic()
 

@@ -122,14 +122,15 @@ def judge(lines: Sequence[Line], ended: Ended, facts: Facts) -> Verdict:
 
 
 def _excused(lines: Iterable[Line], ended: Ended) -> set[str]:
-    """Jobs that need not have succeeded: cancelled, or gone, and somebody had asked for that.
+    """Jobs that need not have succeeded: cancelled, gone or failed, and somebody had asked for that.
 
     What was cancelled may be gone too: it is forgotten after a while.
     """
     cancelled = {line.job for line in lines if line.event == "cancel"}
     deleted = {line.job for line in lines if line.event == "delete"}
     kept = set(ended.states) - {job for job in cancelled if ended.states.get(job) == "cancelled"}
-    return (cancelled | deleted) - kept
+    doomed = {line.job for line in lines if line.event == "doomed" and ended.states.get(line.job) == "failed"}
+    return doomed | (cancelled | deleted) - kept
 
 
 def _robbed(lines: Iterable[Line], facts: Facts) -> list[str]:

@@ -14,7 +14,7 @@ class Line(NamedTuple):
 
     event: str
     """"stored": an enqueue returned. "start" and "end": a handler began, and was done; "left": it was told to stop and
-    did. "cancel", "retry" and "delete": somebody is about to do that to the job."""
+    did. "cancel", "retry" and "delete": somebody is about to do that to the job. "doomed": it is to fail."""
     job: str
     token: int
     pid: int

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import importlib
 
-# Not yet "verbs": it finds a deadlock between verbs for many jobs, which lock unique keys in the order of the jobs, and
-# enqueue_many, which locks them in the order of the keys.
-MODULES = ("processes", "postgres", "network")
+MODULES = (
+    "processes",
+    "shutdown",
+    "children",
+    "clock",
+    "disk",
+    "fork",
+    "sqlite",
+    "power",
+    "postgres",
+    "network",
+)
 
 
 def load() -> None:

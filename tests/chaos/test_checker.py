@@ -84,3 +84,9 @@ def test_who_was_cancelled_or_deleted_on_demand_is_not_lost_but_nobody_else() ->
 
 def test_a_job_that_somebody_had_run_again_may_succeed_again() -> None:
     assert verdict(STORED, *FIRST, Line("retry", "j", 0, 1, 9.5), ended=TWICE).doubled == []
+
+
+def test_a_job_that_is_to_fail_is_lost_unless_it_does() -> None:
+    doomed = Line("doomed", "j", 0, 1, 0.0)
+    assert verdict(doomed, FIRST[0], ended=Ended({"j": "failed"}, 0, [])).lost == []
+    assert verdict(doomed, FIRST[0], ended=Ended({}, 0, [])).lost == ["j"]

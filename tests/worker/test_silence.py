@@ -38,7 +38,7 @@ def upkeep(jobs: Duly) -> Upkeep:
     nobody: Any = None
     made = Upkeep(
         jobs.store, uuid7(), settings, held={}, claimer=nobody, keeper=keeper,
-        state=lambda: "running", write_down=lambda: None, wake_claimer=lambda: None,
+        state=lambda: "running", write_down=lambda: None, wake_claimer=lambda: None, retire=lambda: None,
     )  # fmt: skip
     jobs.store.now_us()
     made._awake_since -= 2 * LEASE

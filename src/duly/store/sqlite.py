@@ -19,12 +19,13 @@ from typing import Generic, TypeVar
 
 from duly.domain.clock import Clock
 from duly.domain.errors import DatabaseError, DatabaseUnavailable, DulyError, UnsupportedDatabase
-from duly.store import filesystem, migrate
+from duly.store import filesystem, forks, migrate
 from duly.store.call import FAILED, Call, CopyIn, Dialect, Foreign, Op, Row, Rows
 from duly.store.database import Hint
 from duly.store.lockfile import LockFile
 from duly.store.migrate import SchemaVersion
 from duly.store.sqlite_migrate import Progress, migrate_some, read_version
+from duly.store.sqlite_readers import Readers
 from duly.store.sqlite_wake import SqliteWaker, poke_sockets
 from duly.store.statements import Compiled
 from duly.store.tally import Tally
@@ -76,7 +77,13 @@ class SqliteDatabase:
         self._compiled = Compiled(Dialect.SQLITE, "question", "duly", server_clock=False)
         self._abandoned: list[object] = []
         self._calls = Tally()
+        self._held_for_fork = False
+        self._taints = False
+        """Whether a child that is forked now inherits what SQLite knows of open connections."""
+        self._tainted = False
+        """Whether this process has."""
         self._reset()
+        forks.watch(self)
 
     # -- the life of connections ------------------------------------------------------------------------------
 
@@ -85,18 +92,45 @@ class SqliteDatabase:
         self._leader = threading.Lock()
         self._pending: deque[_Pending[object]] = deque()
         self._writer: sqlite3.Connection | None = None
-        self._readers: list[sqlite3.Connection] = []
-        self._readers_lock = threading.Lock()
+        self._readers = Readers(lambda: self._open(writer=False))
         self._lock_file = LockFile(self.path.with_name(self.path.name + "-duly.lock"))
         self._checked = False
         self._unbroken_since = time.monotonic()
         self._next_checkpoint = 0.0
 
     def _check_fork(self) -> None:
-        """In a forked child drop what the parent opened, without closing: a close here could harm the parent's file."""
+        """In a forked child drop what the parent has not closed, without closing it: that could harm the parent's."""
         if self._pid != os.getpid():
             self._abandoned += [self._writer, self._readers, self._lock_file]
+            self._tainted, self._taints = self._tainted or self._taints, False
             self._reset()
+
+    def before_fork(self, until: float) -> None:
+        """Close every connection: a child must not inherit what SQLite knows of them (`forks`)."""
+        if self._pid != os.getpid():
+            return  # nothing was opened since the last fork
+        self._held_for_fork = self._leader.acquire(timeout=max(0.0, until - time.monotonic()))
+        self._taints = not (self._readers.hold(until) and self._held_for_fork)
+        if self._held_for_fork and self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def after_fork(self) -> None:
+        """Let others go on, in the parent."""
+        if self._pid != os.getpid():
+            return
+        self._taints = False
+        self._readers.let_go()
+        if self._held_for_fork:
+            self._leader.release()
+
+    def _check_writable(self) -> None:
+        """Write nothing in a child that was forked while the file was in use: what it writes could be lost."""
+        if self._tainted:
+            raise DatabaseUnavailable(
+                f"{self.path} was in use when this process was forked, and SQLite's locks do not survive that. "
+                "Fork while no other thread uses it, or start a fresh process (multiprocessing's spawn)"
+            )
 
     def _open(self, *, writer: bool) -> sqlite3.Connection:
         connection = None
@@ -166,8 +200,7 @@ class SqliteDatabase:
         if not fits:
             connection.close()
             return
-        with self._readers_lock:
-            self._readers.append(connection)
+        self._readers.add(connection)
         self._checked = True
 
     @property
@@ -192,6 +225,7 @@ class SqliteDatabase:
     def migrate(self) -> list[int]:
         """Bring the tables up to this version, step by step: between two steps others write. Returns those applied."""
         self._check_fork()
+        self._check_writable()
         self._check_disk()
         applied, progress = list[int](), Progress()
         while True:
@@ -222,6 +256,7 @@ class SqliteDatabase:
     def write(self, op: Callable[[], Op[R]], *, atomic: bool = True, again: bool = True) -> R:
         """Run an operation in the next commit of this process."""
         self._check_fork()
+        self._check_writable()
         entry = _Pending(op)
         self._pending.append(entry)  # type: ignore[arg-type]
         with self._leader:
@@ -367,22 +402,11 @@ class SqliteDatabase:
             self._check_tables_by_reading()
         if not self._checked:
             self.write(_nothing)
-        with self._readers_lock:
-            readers = self._readers
-            connection = readers.pop() if readers else None
-        if connection is None:
-            connection = self._open(writer=False)
         try:
-            result = self._drive(connection, op)
+            with self._readers.one() as connection:
+                return self._drive(connection, op)
         except Exception as error:
-            connection.close()
             raise self._explained(error) from error
-        with self._readers_lock:
-            if readers is self._readers:
-                readers.append(connection)
-                return result
-        connection.close()  # everything was closed while it was in use
-        return result
 
     # -- the rest of the protocol -----------------------------------------------------------------------------
 
@@ -410,7 +434,7 @@ class SqliteDatabase:
     def waker(self, worker_id: str) -> SqliteWaker:
         """A socket beside the file, and a look at the file's version for writers that do not poke."""
         self.read(_nothing)
-        return SqliteWaker(self.path, worker_id, self._open(writer=False))
+        return SqliteWaker(self.path, worker_id, lambda: self._open(writer=False))
 
     def notice(self, hint: Hint) -> tuple[str | None, str]:
         """SQLite's workers are woken by `poke`."""
@@ -428,11 +452,11 @@ class SqliteDatabase:
         """Close every connection."""
         if self._pid != os.getpid():
             return
-        with self._leader, self._readers_lock:
-            for connection in [*self._readers, self._writer]:
-                if connection is not None:
-                    connection.close()
-            self._readers, self._writer = [], None
+        with self._leader:
+            self._readers.close()
+            if self._writer is not None:
+                self._writer.close()
+            self._writer = None
             self._lock_file.close()
 
     def _explained(self, error: Exception) -> Exception:

@@ -7,9 +7,13 @@ import json
 import os
 import socket
 import sqlite3
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
+from duly.domain.errors import DulyError
+from duly.store import forks
 from duly.store.database import Hint
 from duly.store.readable import readable
 
@@ -22,8 +26,12 @@ class SqliteWaker:
 
     polls_every = 1.0
 
-    def __init__(self, path: Path, worker_id: str, connection: sqlite3.Connection) -> None:
-        self._connection = connection
+    def __init__(self, path: Path, worker_id: str, connect: Callable[[], sqlite3.Connection]) -> None:
+        self._connect = connect
+        self._connection: sqlite3.Connection | None = connect()
+        self._looking = threading.Lock()
+        self._held_for_fork = False
+        self._pid = os.getpid()
         self._version = self._data_version()
         self._closed = False
         self._inner, self._poker = socket.socketpair()
@@ -32,6 +40,7 @@ class SqliteWaker:
         if _AF_UNIX is not None:
             _sweep(path)
             self._bind(f"{path}-duly-{worker_id[-12:]}.sock")
+        forks.watch(self)
 
     def _bind(self, address: str) -> None:
         assert _AF_UNIX is not None
@@ -52,9 +61,26 @@ class SqliteWaker:
     def _data_version(self) -> object:
         """Changes when anyone else writes the file. A file that cannot be read says nothing; the worker will notice."""
         try:
-            return self._connection.execute("PRAGMA data_version").fetchone()[0]
-        except sqlite3.Error:
+            with self._looking:
+                if self._connection is None:
+                    self._connection = self._connect()
+                return self._connection.execute("PRAGMA data_version").fetchone()[0]
+        except (sqlite3.Error, DulyError):
             return None
+
+    def before_fork(self, until: float) -> None:
+        """Close the connection: a child must not inherit what SQLite knows of it. The next look opens another."""
+        if self._pid != os.getpid():
+            return  # a child's copy, which nobody uses
+        self._held_for_fork = self._looking.acquire(timeout=max(0.0, until - time.monotonic()))
+        if self._held_for_fork and self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def after_fork(self) -> None:
+        """Let it look again."""
+        if self._held_for_fork and self._pid == os.getpid():
+            self._looking.release()
 
     def wait(self, timeout: float) -> list[Hint]:
         """Wait until poked, until the file changes, or until the time is up."""
@@ -100,7 +126,10 @@ class SqliteWaker:
         if self._address is not None:
             with contextlib.suppress(OSError):
                 os.unlink(self._address)
-        self._connection.close()
+        with self._looking:
+            if self._connection is not None:
+                self._connection.close()
+            self._closed, self._connection = True, None
 
 
 def _sweep(path: Path) -> None:
