@@ -61,11 +61,9 @@ def _open(real: Watched) -> None:
     real.raw.rows("DELETE FROM duly.mirrors")
     for pause in store.gates.paused():
         store.gates.resume(pause.scope, pause.name)
+    real.raw.rows("DELETE FROM duly.gates WHERE scope <> 'keys'")
     for limit in store.gates.limits():
-        if limit.scope == "keys":
-            store.gates.set_limit("keys", limit.name, Says(slots=5))
-        else:
-            store.gates.unset_limit(limit.scope, limit.name)
+        store.gates.set_limit("keys", limit.name, Says(slots=5))
     for limit in store.gates.special_keys():
         store.gates.set_key_limit(limit.name, Says())
     for job in store.recurring_jobs():

@@ -16,6 +16,7 @@ from tests.store.factory import SETTLES
 
 TABLE = Table()
 KEEP_US = 1
+FIRST = "00000000-0000-0000-0000-000000000000"
 MIRROR = "INSERT INTO duly.tenants (name, weight) VALUES ('mirror ' || :key, 2) ON CONFLICT (name) DO UPDATE SET weight = duly.tenants.weight + 1"  # noqa: E501
 
 
@@ -177,4 +178,4 @@ def has_run_often(world: World) -> None:
     world.clock.advance(60)
 
 
-TABLE.add("prune recurring runs", "Store.prune_recurring", has_run_often, lambda world: world.store.prune_recurring("", KEEP_US, actor=BOSS))  # noqa: E501
+TABLE.add("prune recurring runs", "Store.prune_recurring", has_run_often, lambda world: world.store.prune_recurring(FIRST, KEEP_US, actor=BOSS))  # noqa: E501

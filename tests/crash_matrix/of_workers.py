@@ -101,14 +101,14 @@ TABLE.add("progress", "Store.progress", running(), lambda world: world.store.pro
 # -- settle ---------------------------------------------------------------------------------------------------------------
 
 
-def settle_as(how: str, **options: Any) -> Act:
+def settle_as(how: str) -> dict[str, Act]:
     """What a worker's finisher does: the second time it says that it is the second."""
 
-    def act(world: World) -> object:
+    def act(world: World, *, repeated: bool = False) -> object:
         freed = None if world.job.limit_key is None else Freed([world.job.limit_key])
-        return world.store.settle_keyed(SETTLES[how](world.job), world.job.hold, freed=freed, **options)
+        return world.store.settle_keyed(SETTLES[how](world.job), world.job.hold, repeated=repeated, freed=freed)
 
-    return act
+    return {"act": act, "repeat": lambda world: act(world, repeated=True)}
 
 
 def unique_running(**options: Any) -> Any:
@@ -152,19 +152,22 @@ def batch(*hows: str) -> tuple[Act, Act]:
 for hows in (("succeeded", "failed"), ("retried", "released"), ("crashed", "cancelled")):
     TABLE.add(f"settle {' and '.join(hows)}", "Store.settle", two_running, batch(*hows)[0], repeat=batch(*hows)[1])
 for how in ("succeeded", "retried", "released"):
-    TABLE.add(f"settle unique {how}", "Store.settle_keyed", unique_running(), settle_as(how))
-    TABLE.add(f"settle unique while queued {how}", "Store.settle_keyed", unique_running(scope="queued"), settle_as(how))
-TABLE.add("settle unique and let the next have the key", "Store.settle_keyed", with_follower, settle_as("succeeded"))
-TABLE.add("settle unique that another took over", "Store.settle_keyed", superseded, settle_as("retried"))
-TABLE.add("settle and let the next of a limit key in", "Store.settle_keyed Store.settle", keyed, settle_as("succeeded"))
+    TABLE.add(f"settle unique {how}", "Store.settle_keyed", unique_running(), **settle_as(how))
+    TABLE.add(f"settle unique while queued {how}", "Store.settle_keyed", unique_running(scope="queued"), **settle_as(how))
+TABLE.add("settle unique and let the next have the key", "Store.settle_keyed", with_follower, **settle_as("succeeded"))
+TABLE.add("settle unique that another took over", "Store.settle_keyed", superseded, **settle_as("retried"))
+TABLE.add("settle and let the next of a limit key in", "Store.settle_keyed Store.settle", keyed, **settle_as("succeeded"))
 
 
-def settle_counting(world: World) -> object:
-    freed = Freed(["send/a"], ended=[("send/a", True)])
-    return world.store.settle_keyed(SETTLES["failed"](world.job), world.job.hold, freed=freed)
+def settle_counting(world: World, *, repeated: bool = False) -> object:
+    freed = Freed(["send/a"], ended=[(world.job.id, "send/a", True)])
+    return world.store.settle_keyed(SETTLES["failed"](world.job), world.job.hold, repeated=repeated, freed=freed)
 
 
-TABLE.add("settle and count for a breaker", "Store.settle_keyed Store.settle", with_breaker, settle_counting)
+TABLE.add(
+    "settle and count for a breaker", "Store.settle_keyed Store.settle", with_breaker, settle_counting,
+    repeat=lambda world: settle_counting(world, repeated=True),
+)  # fmt: skip
 
 
 def asked_to_stop(world: World) -> None:
@@ -172,7 +175,7 @@ def asked_to_stop(world: World) -> None:
     world.store.cancel(world.job.id, "stop")
 
 
-TABLE.add("settle one that was asked to stop", "Store.settle_keyed", asked_to_stop, settle_as("retried"))
+TABLE.add("settle one that was asked to stop", "Store.settle_keyed", asked_to_stop, **settle_as("retried"))
 
 
 def lapsed(**options: Any) -> Any:
@@ -204,6 +207,13 @@ def give_back(world: World) -> object:
     return world.store.give_back(pairs(world))
 
 
+def park(world: World, *, repeated: bool = False) -> object:
+    freed = None if world.job.limit_key is None else Freed([world.job.limit_key])
+    return world.store.park(
+        world.job.id, world.job.token, reason="arguments", detail="no", mark="m", repeated=repeated, freed=freed
+    )
+
+
 def mixed(world: World) -> None:
     make = world.make
     keyed(world)
@@ -215,13 +225,7 @@ def mixed(world: World) -> None:
 TABLE.add("give back", "Store.give_back", mixed, give_back)
 TABLE.add("give back some", "Store.give_back", two_running, give_back)
 for how, arrange in {"plain": running(), "unique": unique_running(), "superseded": superseded, "let in": keyed, "asked to stop": asked_to_stop}.items():  # noqa: E501
-    TABLE.add(
-        f"park {how}", "Store.park", arrange,
-        lambda world: world.store.park(
-            world.job.id, world.job.token, reason="arguments", detail="no", mark="m",
-            freed=None if world.job.limit_key is None else Freed([world.job.limit_key]),
-        ),
-    )  # fmt: skip
+    TABLE.add(f"park {how}", "Store.park", arrange, park, repeat=lambda world: park(world, repeated=True))
 
 
 # -- complete -------------------------------------------------------------------------------------------------------------

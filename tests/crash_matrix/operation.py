@@ -26,6 +26,10 @@ class Operation:
     """What the caller does when it was not told how it went, if not the same again."""
     twice: str = ""
     """What doing it twice does that doing it once does not; nothing for most."""
+    forgone: str = ""
+    """Why the caller does not repeat it."""
+    later: str = ""
+    """What may be left to others, though the caller is told that it is done."""
     step: str = ""
     """Its name among the promises, if it may do what others must not (`promises.FORGETS`, `BRINGS_BACK`)."""
     only: Dialect | None = None

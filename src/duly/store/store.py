@@ -265,14 +265,24 @@ class Store:
         return self.database.write(op, atomic=freed is not None)
 
     def settle_keyed(
-        self, settled: Settled, hold: int, *, only_expired: bool = False, freed: Freed | None = None
+        self,
+        settled: Settled,
+        hold: int,
+        *,
+        only_expired: bool = False,
+        repeated: bool = False,
+        freed: Freed | None = None,
     ) -> bool:
-        """End one run whose job holds a unique key or recurs (`Claimed.hold` is not 0). Returns if it was accepted."""
+        """End one run whose job holds a unique key or recurs (`Claimed.hold` is not 0). Returns if it was accepted.
+
+        `repeated`: an earlier call with this run failed, and may have been committed all the same.
+        """
         if hold == HOLD["recurs"]:
-            return settled.id in self.end_recurring([settled], only_expired=only_expired, freed=freed).accepted
+            ended = self.end_recurring([settled], only_expired=only_expired, repeated=repeated, freed=freed)
+            return settled.id in ended.accepted
         if hold in (HOLD["none"], HOLD["window"]):
-            return bool(self.settle([settled], only_expired=only_expired, freed=freed))
-        tries = iter((False, True))
+            return bool(self.settle([settled], only_expired=only_expired, repeated=repeated, freed=freed))
+        tries = iter((repeated, True))
 
         def op() -> Op[set[str]]:
             settling = ops_settle.settle_keyed(
@@ -401,12 +411,29 @@ class Store:
 
         return self.database.write(op)
 
-    def park(self, job_id: str, token: int, *, reason: str, detail: str, mark: str, freed: Freed | None = None) -> bool:
-        """Set a claimed job aside with the reason, no attempt counted."""
+    def park(
+        self,
+        job_id: str,
+        token: int,
+        *,
+        reason: str,
+        detail: str,
+        mark: str,
+        repeated: bool = False,
+        freed: Freed | None = None,
+    ) -> bool:
+        """Set a claimed job aside with the reason, no attempt counted. Returns if that was accepted.
+
+        `repeated`: an earlier call failed, and may have been committed all the same.
+        """
+        tries = iter((repeated, True))
 
         def op() -> Op[bool]:
             parking = ops_settle.park(self.dialect, job_id=job_id, token=token, reason=reason, detail=detail, mark=mark)
-            return (yield from ops_keys.freeing(self.dialect, freed, parking))
+            parked = yield from ops_keys.freeing(self.dialect, freed, parking)
+            if next(tries, True) and not parked:
+                parked = bool((yield Call("parked_before", {"id": job_id, "token": token, "mark": mark})))
+            return parked
 
         return self.database.write(op)
 
