@@ -76,9 +76,7 @@ def _work(real: Watched) -> None:
         rows = real.raw.rows(f"SELECT DISTINCT tenant, task FROM duly.waiting WHERE queue = '{queue}'")
         lanes = [Lane(str(tenant), str(task)) for tenant, task in rows]
         for suspect in (False, True):
-            jobs = real.store.claim(
-                str(queue), lanes, 100, worker_id=OTHER_WORKER, lease_us=LEASE_US, suspect=suspect
-            )
+            jobs = real.store.claim(str(queue), lanes, 100, worker_id=OTHER_WORKER, lease_us=LEASE_US, suspect=suspect)
             batch = [Settled(job.id, job.token, "succeeded", "succeeded", ran_us=1) for job in jobs]
             accepted = real.settle(jobs, batch)
             assert accepted == {job.id for job in jobs}, f"of {[job.id for job in jobs]} only {accepted} were accepted"

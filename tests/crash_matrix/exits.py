@@ -1,20 +1,18 @@
 """A process that has children do operations and end in the middle of them: `python -m tests.crash_matrix.exits`.
 
-It opens no database itself, so that a child inherits nothing. Reads requests as pickles, answers each with the exit
-status of the child.
+It opens no database itself, so that a child inherits nothing. Answers each request with the exit status of the child.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import pickle
-import struct
 import subprocess
 import sys
 import traceback
+from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import duly
 from tests.crash_matrix.course import Course, Place
@@ -41,43 +39,27 @@ class Exits:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
+        self._ours: Connection | None = None
 
     def end_in(self, request: Request) -> int:
         """Have a process do an operation and end where it is told. Returns its exit status."""
-        if self._process is None:
+        if self._ours is None:
+            self._ours, theirs = Pipe()
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.crash_matrix.exits"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
+                [sys.executable, "-m", "tests.crash_matrix.exits", str(theirs.fileno())],
                 cwd=ROOT,
                 env={**os.environ, "PYTHONPATH": f"{SOURCES}:{ROOT}"},
+                pass_fds=[theirs.fileno()],
             )
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        send(self._process.stdin, request)
-        return int(receive(self._process.stdout))
+            theirs.close()
+        self._ours.send(request)
+        return int(self._ours.recv())
 
     def close(self) -> None:
-        if self._process is not None:
-            assert self._process.stdin is not None
-            assert self._process.stdout is not None
-            self._process.stdin.close()
+        if self._ours is not None and self._process is not None:
+            self._ours.close()
             self._process.wait(10)
-            self._process.stdout.close()
-            self._process = None
-
-
-def send(out: BinaryIO | Any, what: object) -> None:
-    data = pickle.dumps(what)
-    out.write(struct.pack("!I", len(data)) + data)
-    out.flush()
-
-
-def receive(source: BinaryIO | Any) -> Any:
-    head = source.read(4)
-    if len(head) < 4:
-        raise EOFError("the other process is gone")
-    return pickle.loads(source.read(struct.unpack("!I", head)[0]))  # noqa: S301 - our own process
+            self._ours = self._process = None
 
 
 def do(request: Request) -> None:
@@ -95,19 +77,19 @@ def do(request: Request) -> None:
     operation.act(World(store, clock, request.kept))
 
 
-def main() -> None:
+def main(fileno: str) -> None:
     from tests.crash_matrix.matrix import deterministic  # everything that a child needs is loaded before the first
 
     logging.disable(logging.CRITICAL)
     with deterministic():
-        serve()
+        serve(Connection(int(fileno)))
 
 
-def serve() -> None:
+def serve(theirs: Connection) -> None:
     """Have children do what is asked for, one after the other."""
     while True:
         try:
-            request: Request = receive(sys.stdin.buffer)
+            request: Request = theirs.recv()
         except EOFError:
             return
         child = os.fork()
@@ -119,8 +101,8 @@ def serve() -> None:
                 os._exit(1)
             os._exit(0)
         _, status = os.waitpid(child, 0)
-        send(sys.stdout.buffer, os.waitstatus_to_exitcode(status))
+        theirs.send(os.waitstatus_to_exitcode(status))
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

@@ -79,7 +79,9 @@ class FaultyPostgres(PostgresDatabase):
     def _copy(self, connection: psycopg.Connection, call: CopyIn) -> Rows:
         wait = connection.__dict__.pop("wait")  # all of a COPY is one statement
         try:
-            return self._cross(connection, f"COPY {call.table}", lambda: super(FaultyPostgres, self)._copy(connection, call))
+            return self._cross(
+                connection, f"COPY {call.table}", lambda: super(FaultyPostgres, self)._copy(connection, call)
+            )
         finally:
             connection.__dict__["wait"] = wait
 

@@ -41,7 +41,7 @@ class FaultySqlite(SqliteDatabase):
 
     def _connected(self, path: str) -> sqlite3.Connection:
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, factory=_Connection)
-        connection.database = self  # type: ignore[attr-defined]
+        connection.database = self
         return connection
 
     # -- the course ---------------------------------------------------------------------------------------------------

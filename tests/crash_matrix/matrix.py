@@ -64,7 +64,8 @@ class Bench:
 
     def _state(self) -> Any:
         if self.is_postgres:
-            return (PostgresSchema if self.operation.schema else PostgresState)(self.url)
+            timeless = self.operation.runs_clock
+            return PostgresSchema(self.url) if self.operation.schema else PostgresState(self.url, timeless=timeless)
         path = Path(self.url.removeprefix("sqlite:///"))
         return (SqliteSchema if self.operation.schema else SqliteState)(path)
 
@@ -86,23 +87,23 @@ class Bench:
     def _undisturbed(self) -> tuple[Course, list[Dump], list[Dump], list[Any]]:
         """Do it once, with a look after each use of the database; then again and again, as one who is not told."""
         operation, store = self.operation, self._fresh()
-        stages = [self.state.dump()]
+        stages = [self._dump()]
         promises: Begun | None = None
         if not operation.broken and not operation.schema:
             invariants.check(self.raw, self.now)
             promises = Begun(Watched(self.raw, self.clock, store))
         course = Course()
-        course.after_use = lambda: stages.append(self.state.dump())
+        course.after_use = lambda: stages.append(self._dump())
         self._on(course)
         answers: list[Any] = [operation.act(self._world(store))]
         self._on(Course())
         course.after_use = None
-        dumps = [self.state.dump()]
+        dumps = [self._dump()]
         if promises is not None:
             promises.check(operation.step or "operation")
         for _ in range(TRIES if operation.twice else 1):
             answers.append(self._caught(operation.repeat or operation.act, store))
-            dumps.append(self.state.dump())
+            dumps.append(self._dump())
         self._close_database()
         return course, stages, dumps, answers
 
@@ -148,7 +149,7 @@ class Bench:
             told = self._told(store)
             assert course.struck, "the boundary was not reached"
             self._heal()
-        between = self.state.dump()
+        between = self._dump()
         self._judge(between)
         if isinstance(told, tuple):
             self._check_success(between, told[0], mode)
@@ -195,7 +196,7 @@ class Bench:
         if self.operation.forgone:
             return
         answer = (self.operation.repeat or self.operation.act)(self._world(store))
-        found = self.state.dump()
+        found = self._dump()
         self._judge(found)
         begun = between != self.stages[0]
         may = self.dumps if self.operation.twice and begun else self.dumps[:1]
@@ -261,6 +262,10 @@ class Bench:
         store = store_on(self._database)
         self.operation.warm(store)
         return store
+
+    def _dump(self) -> Dump:
+        found: Dump = self.state.dump()
+        return {table: rows for table, rows in found.items() if table not in self.operation.uncompared}
 
     def _on(self, course: Course) -> None:
         assert self._database is not None

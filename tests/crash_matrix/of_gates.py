@@ -37,9 +37,21 @@ def key_paused(world: World) -> None:
     world.store.gates.pause("key", "send/a", **WHY)
 
 
-TABLE.add("pause", "Gates.pause", nothing, gates("pause", "queue", "default", **WHY, actor=BOSS), twice="what was done is on record twice")  # noqa: E501
+TABLE.add(
+    "pause",
+    "Gates.pause",
+    nothing,
+    gates("pause", "queue", "default", **WHY, actor=BOSS),
+    twice="what was done is on record twice",
+)
 TABLE.add("pause for a while", "Gates.pause", nothing, gates("pause", "task", "send", **{**WHY, "for_us": HOUR}))
-TABLE.add("pause a key", "Gates.pause", let_in, gates("pause", "key", "send/a", **{**WHY, "for_us": HOUR}, actor=BOSS), twice="what was done is on record twice")  # noqa: E501
+TABLE.add(
+    "pause a key",
+    "Gates.pause",
+    let_in,
+    gates("pause", "key", "send/a", **{**WHY, "for_us": HOUR}, actor=BOSS),
+    twice="what was done is on record twice",
+)
 TABLE.add("resume", "Gates.resume", paused, gates("resume", "queue", "default", actor=BOSS))
 TABLE.add("resume a key", "Gates.resume", key_paused, gates("resume", "key", "send/a", actor=BOSS))
 TABLE.add("reopen what was paused for a while", "Gates.reopen", paused_for_a_while, gates("reopen"))
@@ -82,14 +94,43 @@ def widened(world: World) -> None:
 
 MARKS = "runs under a new limit are marked by the next worker that looks"
 RATE = Says(rate_n=5, rate_us=1_000_000, burst=2)
-TABLE.add("set a limit", "Gates.set_limit Gates.stamp", some_run, gates("set_limit", "task", "send", Says(slots=1), actor=BOSS), later=MARKS)  # noqa: E501
+TABLE.add(
+    "set a limit",
+    "Gates.set_limit Gates.stamp",
+    some_run,
+    gates("set_limit", "task", "send", Says(slots=1), actor=BOSS),
+    later=MARKS,
+)
 TABLE.add("stamp", "Gates.stamp", unstamped, gates("stamp"), later=MARKS)
 TABLE.add("set a limit of keys", "Gates.set_limit", let_in, gates("set_limit", "keys", "send", RATE, actor=BOSS))
 TABLE.add("unset a limit", "Gates.unset_limit", limited, gates("unset_limit", "task", "send", actor=BOSS))
-TABLE.add("set a quota", "Gates.set_quota", quota, gates("set_quota", "t", {"minute": Says(rate_n=5, rate_us=60_000_000, refuses=True), "tenant": Says(slots=3)}, actor=BOSS), later=MARKS)  # noqa: E501
-TABLE.add("declare limits", "Gates.declare Gates.rearrange", let_in, gates("declare", [(("task", "send"), Says(slots=3)), (("keys", "send"), Says(slots=1))], {"send": "send"}), later=MARKS)  # noqa: E501
+TABLE.add(
+    "set a quota",
+    "Gates.set_quota",
+    quota,
+    gates(
+        "set_quota",
+        "t",
+        {"minute": Says(rate_n=5, rate_us=60_000_000, refuses=True), "tenant": Says(slots=3)},
+        actor=BOSS,
+    ),
+    later=MARKS,
+)
+TABLE.add(
+    "declare limits",
+    "Gates.declare Gates.rearrange",
+    let_in,
+    gates("declare", [(("task", "send"), Says(slots=3)), (("keys", "send"), Says(slots=1))], {"send": "send"}),
+    later=MARKS,
+)
 TABLE.add("meter keys", "Gates.meter_keys", nothing, gates("meter_keys", "send", ["other"]))
-TABLE.add("set the limit of a key", "Gates.set_key_limit", let_in, gates("set_key_limit", "send/a", Says(slots=2, rate_n=5, rate_us=1_000_000, burst=2), actor=BOSS), twice="what was done is on record twice")  # noqa: E501
+TABLE.add(
+    "set the limit of a key",
+    "Gates.set_key_limit",
+    let_in,
+    gates("set_key_limit", "send/a", Says(slots=2, rate_n=5, rate_us=1_000_000, burst=2), actor=BOSS),
+    twice="what was done is on record twice",
+)
 TABLE.add("lower the limit of a key", "Gates.set_key_limit", let_in, gates("set_key_limit", "send/a", Says(slots=0)))
 TABLE.add("rearrange a group of keys", "Gates.rearrange", widened, gates("rearrange", "send"), broken=True)
 

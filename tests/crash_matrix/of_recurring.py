@@ -103,18 +103,70 @@ TABLE.add("recur disabled", OF + "recur", new(enabled=False), recur)
 TABLE.add("recur mirrored", OF + "recur", mirrored(new()), recur)
 TABLE.add("recur otherwise than before", OF + "recur", changed, recur)
 TABLE.add("recur one that was disabled", OF + "recur", disabled, recur)
-TABLE.add("enable", OF + "set_enabled", disabled, doing(lambda ops, world: ops.set_enabled(world.id, True, by="boss", reason=None)))  # noqa: E501
-TABLE.add("disable", OF + "set_enabled", made(), doing(lambda ops, world: ops.set_enabled(world.id, False, by="boss", reason="why")))  # noqa: E501
-TABLE.add("disable while it runs", OF + "set_enabled", runs(), doing(lambda ops, world: ops.set_enabled(world.id, False, by="boss", reason="why")))  # noqa: E501
-TABLE.add("enable by a condition", OF + "set_enabled_if", disabled, doing(lambda ops, world: ops.set_enabled_if(world.id, "1 = :one", {"one": 1}, by="boss", reason=None)))  # noqa: E501
-TABLE.add("edit", OF + "edit", made(), doing(lambda ops, world: ops.edit(world.id, lambda old: rule(id=world.id, priority=3, every="@every 1h"))))  # noqa: E501
-TABLE.add("edit while it runs", OF + "edit", runs(), doing(lambda ops, world: ops.edit(world.id, lambda old: rule(id=world.id, every="@every 1h"))))  # noqa: E501
-TABLE.add("reschedule a recurring job", OF + "reschedule", made(), doing(lambda ops, world: ops.reschedule(world.id, world.clock.now_us() + HOUR)))  # noqa: E501
+TABLE.add(
+    "enable",
+    OF + "set_enabled",
+    disabled,
+    doing(lambda ops, world: ops.set_enabled(world.id, True, by="boss", reason=None)),
+)
+TABLE.add(
+    "disable",
+    OF + "set_enabled",
+    made(),
+    doing(lambda ops, world: ops.set_enabled(world.id, False, by="boss", reason="why")),
+)
+TABLE.add(
+    "disable while it runs",
+    OF + "set_enabled",
+    runs(),
+    doing(lambda ops, world: ops.set_enabled(world.id, False, by="boss", reason="why")),
+)
+TABLE.add(
+    "enable by a condition",
+    OF + "set_enabled_if",
+    disabled,
+    doing(lambda ops, world: ops.set_enabled_if(world.id, "1 = :one", {"one": 1}, by="boss", reason=None)),
+)
+TABLE.add(
+    "edit",
+    OF + "edit",
+    made(),
+    doing(lambda ops, world: ops.edit(world.id, lambda old: rule(id=world.id, priority=3, every="@every 1h"))),
+)
+TABLE.add(
+    "edit while it runs",
+    OF + "edit",
+    runs(),
+    doing(lambda ops, world: ops.edit(world.id, lambda old: rule(id=world.id, every="@every 1h"))),
+)
+TABLE.add(
+    "reschedule a recurring job",
+    OF + "reschedule",
+    made(),
+    doing(lambda ops, world: ops.reschedule(world.id, world.clock.now_us() + HOUR)),
+)
 TABLE.add("run now", OF + "run_now", made(), doing(lambda ops, world: ops.run_now(world.id)), twice=ON_RECORD)
-TABLE.add("delete a recurring job", OF + "delete", made(), doing(lambda ops, world: ops.delete(world.id)), step="delete_recurring")  # noqa: E501
-TABLE.add("delete a recurring job while it runs", OF + "delete", runs(limit_key="send/a"), doing(lambda ops, world: ops.delete(world.id)), step="delete_recurring")  # noqa: E501
+TABLE.add(
+    "delete a recurring job",
+    OF + "delete",
+    made(),
+    doing(lambda ops, world: ops.delete(world.id)),
+    step="delete_recurring",
+)
+TABLE.add(
+    "delete a recurring job while it runs",
+    OF + "delete",
+    runs(limit_key="send/a"),
+    doing(lambda ops, world: ops.delete(world.id)),
+    step="delete_recurring",
+)
 TABLE.add("undeclare", OF + "undeclare", made(declared_in="app"), doing(lambda ops, world: ops.undeclare("app", [])))
-TABLE.add("set a mirror", OF + "set_mirror", lambda world: None, doing(lambda ops, world: ops.set_mirror("send", MIRROR, True)))  # noqa: E501
+TABLE.add(
+    "set a mirror",
+    OF + "set_mirror",
+    lambda world: None,
+    doing(lambda ops, world: ops.set_mirror("send", MIRROR, True)),
+)
 
 
 def hooked(world: World) -> None:
@@ -122,10 +174,15 @@ def hooked(world: World) -> None:
 
 
 TABLE.add("forget a hook", OF + "forget_hook", hooked, doing(lambda ops, world: ops.forget_hook("send")))
-TABLE.add("delete a mirror", OF + "set_mirror", mirrored(lambda world: None), doing(lambda ops, world: ops.set_mirror("send", None, False)))  # noqa: E501
+TABLE.add(
+    "delete a mirror",
+    OF + "set_mirror",
+    mirrored(lambda world: None),
+    doing(lambda ops, world: ops.set_mirror("send", None, False)),
+)
 
 
-# -- runs and ticks -------------------------------------------------------------------------------------------------------
+# -- runs and ticks -----------------------------------------------------------
 
 
 def end(how: str, **options: Any) -> tuple[Act, Act]:
@@ -151,9 +208,19 @@ for name, arrange, (act, repeat) in (
 ):
     TABLE.add(name, "Store.end_recurring", arrange, act, repeat=repeat)
 TABLE.add("park a recurring run", "Store.end_recurring", runs(), end("parked")[0])
-TABLE.add("settle a recurring run", "Store.settle_keyed", runs(), lambda world: world.store.settle_keyed(SETTLES["succeeded"](world.job), world.job.hold))  # noqa: E501
+TABLE.add(
+    "settle a recurring run",
+    "Store.settle_keyed",
+    runs(),
+    lambda world: world.store.settle_keyed(SETTLES["succeeded"](world.job), world.job.hold),
+)
 TABLE.add("complete a recurring run", "Completions.complete", mirrored(runs()), complete, repeat=complete_or_look)
-TABLE.add("give a recurring run back", "Store.give_back", runs(), lambda world: world.store.give_back([(world.job.id, world.job.token)]))  # noqa: E501
+TABLE.add(
+    "give a recurring run back",
+    "Store.give_back",
+    runs(),
+    lambda world: world.store.give_back([(world.job.id, world.job.token)]),
+)
 
 
 def disabled_while_it_runs(world: World) -> None:
@@ -161,10 +228,22 @@ def disabled_while_it_runs(world: World) -> None:
     doing(lambda ops, world: ops.set_enabled(world.id, False, by="boss", reason="why"))(world)
 
 
-TABLE.add("give a disabled run back", "Store.give_back", disabled_while_it_runs, lambda world: world.store.give_back([(world.job.id, world.job.token)]))  # noqa: E501
-TABLE.add("park a disabled run", "Store.park", disabled_while_it_runs, lambda world: world.store.park(world.job.id, world.job.token, reason="arguments", detail="no", mark="m"))  # noqa: E501
+TABLE.add(
+    "give a disabled run back",
+    "Store.give_back",
+    disabled_while_it_runs,
+    lambda world: world.store.give_back([(world.job.id, world.job.token)]),
+)
+TABLE.add(
+    "park a disabled run",
+    "Store.park",
+    disabled_while_it_runs,
+    lambda world: world.store.park(world.job.id, world.job.token, reason="arguments", detail="no", mark="m"),
+)
 TABLE.add("spawn", "Store.spawn", due(overlap="allow"), lambda world: world.store.spawn())
-TABLE.add("spawn with a limit key", "Store.spawn", due(overlap="allow", limit_key="send/a"), lambda world: world.store.spawn())  # noqa: E501
+TABLE.add(
+    "spawn with a limit key", "Store.spawn", due(overlap="allow", limit_key="send/a"), lambda world: world.store.spawn()
+)
 TABLE.add("spawn mirrored", "Store.spawn", mirrored(due(overlap="allow")), lambda world: world.store.spawn())
 
 
@@ -178,4 +257,9 @@ def has_run_often(world: World) -> None:
     world.clock.advance(60)
 
 
-TABLE.add("prune recurring runs", "Store.prune_recurring", has_run_often, lambda world: world.store.prune_recurring(FIRST, KEEP_US, actor=BOSS))  # noqa: E501
+TABLE.add(
+    "prune recurring runs",
+    "Store.prune_recurring",
+    has_run_often,
+    lambda world: world.store.prune_recurring(FIRST, KEEP_US, actor=BOSS),
+)

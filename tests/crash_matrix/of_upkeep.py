@@ -30,7 +30,7 @@ def running(op: Callable[[World], Op[Any]]) -> Act:
     return lambda world: world.store.run(lambda: op(world))
 
 
-# -- upkeep ---------------------------------------------------------------------------------------------------------------
+# -- upkeep -----------------------------------------------------------
 
 
 def come_due(world: World) -> None:
@@ -44,9 +44,7 @@ def old(world: World) -> None:
     let_in(world)
     world.store.cancel(world.id, "why")
     world.make.unique("spent", scope="window", unique_window_us=1_000)
-    world.store.add_worker(
-        new_id(), world_process(), lease_us=1, queues="", tasks="", slots=1, wake=None, version="1"
-    )
+    world.store.add_worker(new_id(), world_process(), lease_us=1, queues="", tasks="", slots=1, wake=None, version="1")
     world.clock.advance(90 * 24 * 3600)
     ended()(world)
 
@@ -58,10 +56,18 @@ def world_process() -> Any:
 
 
 TABLE.add("promote", "Store.promote", come_due, lambda world: world.store.promote())
-TABLE.add("prune jobs", "Store.prune_jobs", old, lambda world: world.store.prune_jobs(State.FAILED, DAY, actor=BOSS), step="prune_jobs")  # noqa: E501
+TABLE.add(
+    "prune jobs",
+    "Store.prune_jobs",
+    old,
+    lambda world: world.store.prune_jobs(State.FAILED, DAY, actor=BOSS),
+    step="prune_jobs",
+)
 TABLE.add("prune the rest", "Store.prune_rest", old, lambda world: world.store.prune_rest(DAY))
 TABLE.add("add up an hour", "Store.add_up_hour", old, lambda world: world.store.add_up_hour(DAY))
-TABLE.add("set horizon", "Store.set_horizon", nothing, lambda world: world.store.set_horizon("default", HOUR, actor=BOSS))  # noqa: E501
+TABLE.add(
+    "set horizon", "Store.set_horizon", nothing, lambda world: world.store.set_horizon("default", HOUR, actor=BOSS)
+)
 
 
 def old_audit(world: World) -> None:
@@ -73,7 +79,7 @@ def old_audit(world: World) -> None:
 TABLE.add("prune the audit", "Store.prune_audit", old_audit, lambda world: world.store.prune_audit(DAY))
 
 
-# -- tokens ---------------------------------------------------------------------------------------------------------------
+# -- tokens -----------------------------------------------------------
 
 
 def token(world: World) -> None:
@@ -87,7 +93,12 @@ def kept_token(world: World) -> None:
 
 add_token = running(lambda world: ops_tokens.add(world.kept["token"], "a hash", HOUR, actor=BOSS))
 TABLE.add("add a token", "Store.run ops_tokens.add", token, add_token)
-TABLE.add("remove a token", "Store.run ops_tokens.remove", kept_token, running(lambda world: ops_tokens.remove(world.kept["token"].id, actor=BOSS)))  # noqa: E501
+TABLE.add(
+    "remove a token",
+    "Store.run ops_tokens.remove",
+    kept_token,
+    running(lambda world: ops_tokens.remove(world.kept["token"].id, actor=BOSS)),
+)
 
 
 def use(world: World) -> Op[object]:
@@ -97,7 +108,7 @@ def use(world: World) -> Op[object]:
 TABLE.add("use a token", "Store.run", kept_token, running(use))
 
 
-# -- alerts ---------------------------------------------------------------------------------------------------------------
+# -- alerts -----------------------------------------------------------
 
 DEEP = Reading("depth", "default", 9.0, 5.0, "9 jobs wait", details={"n": 9})
 
@@ -117,7 +128,9 @@ def alerts(world: World) -> None:
     """One that calms, one that ends, one that goes on."""
     turn(world)
     readings = [DEEP._replace(subject=name) for name in ("a", "b", "c")]
-    world.store.run(lambda: ops_alerts.write_down(world.kept["turn"], Decisions([(each, True) for each in readings], [], [], [])))  # noqa: E501
+    world.store.run(
+        lambda: ops_alerts.write_down(world.kept["turn"], Decisions([(each, True) for each in readings], [], [], []))
+    )
     world.kept["alerts"] = sorted(world.store.run(ops_alerts.active), key=lambda each: each.subject)
 
 
@@ -146,19 +159,66 @@ def silenced(world: World) -> None:
     world.store.run(lambda: ops_alerts.silence("depth", None, HOUR, reason="why", actor=BOSS))
 
 
-TABLE.add("alerts: take the turn", "Store.run ops_alerts.take_turn", nothing, running(lambda world: ops_alerts.take_turn("me", HOUR)))  # noqa: E501
-TABLE.add("alerts: rest", "Store.run ops_alerts.rest", turn, running(lambda world: ops_alerts.rest(world.kept["turn"], 2 * HOUR)))  # noqa: E501
+TABLE.add(
+    "alerts: take the turn",
+    "Store.run ops_alerts.take_turn",
+    nothing,
+    running(lambda world: ops_alerts.take_turn("me", HOUR)),
+)
+TABLE.add(
+    "alerts: rest",
+    "Store.run ops_alerts.rest",
+    turn,
+    running(lambda world: ops_alerts.rest(world.kept["turn"], 2 * HOUR)),
+)
 TABLE.add("alerts: write down", "Store.run ops_alerts.write_down", alerts, running(decide))
-TABLE.add("alerts: take a notice", "Store.run ops_alerts.take_notice", alerts, running(lambda world: ops_alerts.take_notice("log", HOUR)), twice="the notice whose answer was lost is told when its lease is over")  # noqa: E501
-TABLE.add("alerts: a notice is done", "Store.run ops_alerts.notice_done", notice, running(lambda world: ops_alerts.notice_done(world.kept["notice"].id)))  # noqa: E501
-TABLE.add("alerts: a notice is tried again", "Store.run ops_alerts.notice_again", notice, running(lambda world: ops_alerts.notice_again(world.kept["notice"].id, HOUR, "no")))  # noqa: E501
-TABLE.add("alerts: forget", "Store.run ops_alerts.forget", old_alerts, running(lambda world: ops_alerts.forget(unserved_us=HOUR, keep_us=HOUR)))  # noqa: E501
-TABLE.add("alerts: silence", "Store.run ops_alerts.silence", nothing, running(lambda world: ops_alerts.silence("depth", None, HOUR, reason="why", actor=BOSS)), twice=ON_RECORD)  # noqa: E501
-TABLE.add("alerts: unsilence", "Store.run ops_alerts.unsilence", silenced, running(lambda world: ops_alerts.unsilence("depth", None, actor=BOSS)))  # noqa: E501
-TABLE.add("alerts: acknowledge", "Store.run ops_alerts.acknowledge", alert, running(lambda world: ops_alerts.acknowledge(world.kept["alert"].id, actor=BOSS)))  # noqa: E501
+TABLE.add(
+    "alerts: take a notice",
+    "Store.run ops_alerts.take_notice",
+    alerts,
+    running(lambda world: ops_alerts.take_notice("log", HOUR)),
+    twice="the notice whose answer was lost is told when its lease is over",
+)
+TABLE.add(
+    "alerts: a notice is done",
+    "Store.run ops_alerts.notice_done",
+    notice,
+    running(lambda world: ops_alerts.notice_done(world.kept["notice"].id)),
+)
+TABLE.add(
+    "alerts: a notice is tried again",
+    "Store.run ops_alerts.notice_again",
+    notice,
+    running(lambda world: ops_alerts.notice_again(world.kept["notice"].id, HOUR, "no")),
+)
+TABLE.add(
+    "alerts: forget",
+    "Store.run ops_alerts.forget",
+    old_alerts,
+    running(lambda world: ops_alerts.forget(unserved_us=HOUR, keep_us=HOUR)),
+)
+TABLE.add(
+    "alerts: silence",
+    "Store.run ops_alerts.silence",
+    nothing,
+    running(lambda world: ops_alerts.silence("depth", None, HOUR, reason="why", actor=BOSS)),
+    twice=ON_RECORD,
+)
+TABLE.add(
+    "alerts: unsilence",
+    "Store.run ops_alerts.unsilence",
+    silenced,
+    running(lambda world: ops_alerts.unsilence("depth", None, actor=BOSS)),
+)
+TABLE.add(
+    "alerts: acknowledge",
+    "Store.run ops_alerts.acknowledge",
+    alert,
+    running(lambda world: ops_alerts.acknowledge(world.kept["alert"].id, actor=BOSS)),
+)
 
 
-# -- repairs --------------------------------------------------------------------------------------------------------------
+# -- repairs -----------------------------------------------------------
 
 
 def breaking(arrange: Callable[[World], object], *statements: str) -> Callable[[World], None]:
@@ -196,24 +256,90 @@ def repair(fix: Callable[[World], Op[Any]]) -> Act:
 
 COPY_TO_SCHEDULED = (
     "INSERT INTO duly.scheduled (id, run_at, queue, tenant, task, priority, token, attempt, crashes, hold)"
-    " SELECT id, run_at, queue, tenant, task, priority, token, attempt, crashes, hold FROM duly.waiting WHERE id = '$ID'"
+    " SELECT id, run_at, queue, tenant, task, priority, token, attempt, crashes, hold FROM duly.waiting"
+    " WHERE id = '$ID'"
 )
 NOWHERE = "DELETE FROM duly.waiting WHERE id = '$ID'"
-for name, arrange, fix in (
-    ("put a lost job back", breaking(job(), NOWHERE), lambda world: ops_repair.put_back(world.store.dialect, [world.id])),
-    ("put a lost job where it ended", breaking(ran, "DELETE FROM duly.ended WHERE id = '$ID'"), lambda world: ops_repair.put_back(world.store.dialect, [world.id])),  # noqa: E501
-    ("leave one place", breaking(job(), COPY_TO_SCHEDULED), lambda world: ops_repair.leave_one_place(world.store.dialect, [world.id])),  # noqa: E501
-    ("drop places of no job", breaking(job(), "DELETE FROM duly.jobs WHERE id = '$ID'"), lambda world: ops_repair.drop_jobless(world.store.dialect, [world.id])),  # noqa: E501
-    ("free dead keys", breaking(unique, NOWHERE, "DELETE FROM duly.jobs WHERE id = '$ID'"), lambda world: ops_repair.free_keys(world.store.dialect, [("", "k")])),  # noqa: E501
-    ("wait for a key again", breaking(behind, "UPDATE duly.unique_keys SET next_id = NULL"), lambda world: ops_repair.wait_again(world.store.dialect, [world.id])),  # noqa: E501
-    ("hold a key again", breaking(unique, "DELETE FROM duly.unique_keys"), lambda world: ops_repair.hold_again(world.store.dialect, [world.id])),  # noqa: E501
-    ("place a recurring job", breaking(made(), "DELETE FROM duly.scheduled WHERE id = '$ID'"), lambda world: ops_repair.place_recurring(world.store.recurring, [world.id])),  # noqa: E501
-    ("take a disabled job out", breaking(made(), "UPDATE duly.recurring SET enabled = false, disabled_at = 1"), lambda world: ops_repair.leave_disabled(world.store.recurring, [world.id])),  # noqa: E501
-    ("forget a schedule of nothing", breaking(made(), "DELETE FROM duly.jobs WHERE id = '$ID'"), lambda world: ops_repair.complete(world.store.recurring, [Partial(world.id, False, True, True)])),  # noqa: E501
-    ("stand again", breaking(made(), "DELETE FROM duly.recurring WHERE id = '$ID'"), lambda world: ops_repair.complete(world.store.recurring, [Partial(world.id, True, True, False)])),  # noqa: E501
-    ("run once", breaking(made(), "DELETE FROM duly.schedules WHERE id = '$ID'"), lambda world: ops_repair.complete(world.store.recurring, [Partial(world.id, True, False, True)])),  # noqa: E501
-    ("run no more", breaking(made(), "DELETE FROM duly.schedules WHERE id = '$ID'", "DELETE FROM duly.scheduled WHERE id = '$ID'"), lambda world: ops_repair.complete(world.store.recurring, [Partial(world.id, True, False, True)])),  # noqa: E501
+for name, by, arrange, fix in (
+    (
+        "put a lost job back",
+        "put_back",
+        breaking(job(), NOWHERE),
+        lambda world: ops_repair.put_back(world.store.dialect, [world.id]),
+    ),
+    (
+        "put a lost job where it ended",
+        "put_back",
+        breaking(ran, "DELETE FROM duly.ended WHERE id = '$ID'"),
+        lambda world: ops_repair.put_back(world.store.dialect, [world.id]),
+    ),
+    (
+        "leave one place",
+        "leave_one_place",
+        breaking(job(), COPY_TO_SCHEDULED),
+        lambda world: ops_repair.leave_one_place(world.store.dialect, [world.id]),
+    ),
+    (
+        "drop places of no job",
+        "drop_jobless",
+        breaking(job(), "DELETE FROM duly.jobs WHERE id = '$ID'"),
+        lambda world: ops_repair.drop_jobless(world.store.dialect, [world.id]),
+    ),
+    (
+        "free dead keys",
+        "free_keys",
+        breaking(unique, NOWHERE, "DELETE FROM duly.jobs WHERE id = '$ID'"),
+        lambda world: ops_repair.free_keys(world.store.dialect, [("", "k")]),
+    ),
+    (
+        "wait for a key again",
+        "wait_again",
+        breaking(behind, "UPDATE duly.unique_keys SET next_id = NULL"),
+        lambda world: ops_repair.wait_again(world.store.dialect, [world.id]),
+    ),
+    (
+        "hold a key again",
+        "hold_again",
+        breaking(unique, "DELETE FROM duly.unique_keys"),
+        lambda world: ops_repair.hold_again(world.store.dialect, [world.id]),
+    ),
+    (
+        "place a recurring job",
+        "place_recurring",
+        breaking(made(), "DELETE FROM duly.scheduled WHERE id = '$ID'"),
+        lambda world: ops_repair.place_recurring(world.store.recurring, [world.id]),
+    ),
+    (
+        "take a disabled job out",
+        "leave_disabled",
+        breaking(made(), "UPDATE duly.recurring SET enabled = false, disabled_at = 1"),
+        lambda world: ops_repair.leave_disabled(world.store.recurring, [world.id]),
+    ),
+    (
+        "forget a schedule of nothing",
+        "complete",
+        breaking(made(), "DELETE FROM duly.jobs WHERE id = '$ID'"),
+        lambda world: ops_repair.complete(world.store.recurring, [Partial(world.id, False, True, True)]),
+    ),
+    (
+        "stand again",
+        "complete",
+        breaking(made(), "DELETE FROM duly.recurring WHERE id = '$ID'"),
+        lambda world: ops_repair.complete(world.store.recurring, [Partial(world.id, True, True, False)]),
+    ),
+    (
+        "run once",
+        "complete",
+        breaking(made(), "DELETE FROM duly.schedules WHERE id = '$ID'"),
+        lambda world: ops_repair.complete(world.store.recurring, [Partial(world.id, True, False, True)]),
+    ),
+    (
+        "run no more",
+        "complete",
+        breaking(made(), "DELETE FROM duly.schedules WHERE id = '$ID'", "DELETE FROM duly.scheduled WHERE id = '$ID'"),
+        lambda world: ops_repair.complete(world.store.recurring, [Partial(world.id, True, False, True)]),
+    ),
 ):
-    TABLE.add(f"repair: {name}", "Store.run", arrange, repair(fix), broken=True)
+    TABLE.add(f"repair: {name}", f"Store.run ops_repair.{by}", arrange, repair(fix), broken=True)
 
 TABLE.add("migrate", "Store.migrate", nothing, lambda world: world.store.migrate(), schema=True)

@@ -1,4 +1,4 @@
-"""Operations of workers: claim, renew, settle in its forms, give back, park, rescue, complete; and the worker's own row."""
+"""Operations of workers: claim, renew, settle, give back, park, rescue, complete; and the worker's own row."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from duly.domain.limits import Breaker, Says
 from duly.domain.records import Claimed, Lane, ProcessIdentity, Settled, Skew
 from duly.store.call import Op
 from duly.store.ops_keys import Freed
-from tests.crash_matrix.of_jobs import followed, let_in, running
+from tests.crash_matrix.of_jobs import let_in, running
 from tests.crash_matrix.operation import Act, Table
 from tests.crash_matrix.world import World
 from tests.store.factory import OTHER_WORKER, SETTLES, WORKER
@@ -20,7 +20,7 @@ SEND = Lane("", "send")
 LOST = "the jobs of a claim whose answer was lost are given back, uncounted, before the next"
 
 
-# -- claim ----------------------------------------------------------------------------------------------------------------
+# -- claim -----------------------------------------------------------
 
 
 def claim(world: World, lanes: Sequence[Lane] = (SEND,), n: int = 2, **options: Any) -> list[Claimed]:
@@ -80,7 +80,7 @@ for name, arrange, (act, repeat) in (
     TABLE.add(name, "Store.claim", arrange, act, repeat=repeat, twice=LOST)
 
 
-# -- while it runs --------------------------------------------------------------------------------------------------------
+# -- while it runs -----------------------------------------------------------
 
 
 def two_running(world: World) -> None:
@@ -94,11 +94,21 @@ def pairs(world: World) -> list[tuple[str, int]]:
 
 
 TABLE.add("renew", "Store.renew", two_running, lambda world: world.store.renew(pairs(world), LEASE_US))
-TABLE.add("renew, one lost", "Store.renew", two_running, lambda world: world.store.renew([*pairs(world), (WORKER, 1)], LEASE_US))  # noqa: E501
-TABLE.add("progress", "Store.progress", running(), lambda world: world.store.progress(world.job.id, world.job.token, 0.5, "half"))  # noqa: E501
+TABLE.add(
+    "renew, one lost",
+    "Store.renew",
+    two_running,
+    lambda world: world.store.renew([*pairs(world), (WORKER, 1)], LEASE_US),
+)
+TABLE.add(
+    "progress",
+    "Store.progress",
+    running(),
+    lambda world: world.store.progress(world.job.id, world.job.token, 0.5, "half"),
+)
 
 
-# -- settle ---------------------------------------------------------------------------------------------------------------
+# -- settle -----------------------------------------------------------
 
 
 def settle_as(how: str) -> dict[str, Act]:
@@ -153,10 +163,14 @@ for hows in (("succeeded", "failed"), ("retried", "released"), ("crashed", "canc
     TABLE.add(f"settle {' and '.join(hows)}", "Store.settle", two_running, batch(*hows)[0], repeat=batch(*hows)[1])
 for how in ("succeeded", "retried", "released"):
     TABLE.add(f"settle unique {how}", "Store.settle_keyed", unique_running(), **settle_as(how))
-    TABLE.add(f"settle unique while queued {how}", "Store.settle_keyed", unique_running(scope="queued"), **settle_as(how))
+    TABLE.add(
+        f"settle unique while queued {how}", "Store.settle_keyed", unique_running(scope="queued"), **settle_as(how)
+    )
 TABLE.add("settle unique and let the next have the key", "Store.settle_keyed", with_follower, **settle_as("succeeded"))
 TABLE.add("settle unique that another took over", "Store.settle_keyed", superseded, **settle_as("retried"))
-TABLE.add("settle and let the next of a limit key in", "Store.settle_keyed Store.settle", keyed, **settle_as("succeeded"))
+TABLE.add(
+    "settle and let the next of a limit key in", "Store.settle_keyed Store.settle", keyed, **settle_as("succeeded")
+)
 
 
 def settle_counting(world: World, *, repeated: bool = False) -> object:
@@ -224,11 +238,17 @@ def mixed(world: World) -> None:
 
 TABLE.add("give back", "Store.give_back", mixed, give_back)
 TABLE.add("give back some", "Store.give_back", two_running, give_back)
-for how, arrange in {"plain": running(), "unique": unique_running(), "superseded": superseded, "let in": keyed, "asked to stop": asked_to_stop}.items():  # noqa: E501
+for how, arrange in {
+    "plain": running(),
+    "unique": unique_running(),
+    "superseded": superseded,
+    "let in": keyed,
+    "asked to stop": asked_to_stop,
+}.items():
     TABLE.add(f"park {how}", "Store.park", arrange, park, repeat=lambda world: park(world, repeated=True))
 
 
-# -- complete -------------------------------------------------------------------------------------------------------------
+# -- complete -----------------------------------------------------------
 
 
 def complete(world: World) -> object:
@@ -237,7 +257,7 @@ def complete(world: World) -> object:
     def op() -> Op[object]:
         return (yield from world.store.completions.complete(world.job, SETTLES["succeeded"](world.job), shard=7))
 
-    return world.store.run(op)
+    return world.store.database.write(op, again=False)
 
 
 def look(world: World) -> object:
@@ -252,7 +272,7 @@ def complete_or_look(world: World) -> object:
 
 
 for how, arrange in {"plain": running(), "unique": with_follower, "let in": keyed}.items():
-    TABLE.add(f"complete {how}", "Completions.complete Store.run", arrange, complete, repeat=complete_or_look)
+    TABLE.add(f"complete {how}", "Completions.complete", arrange, complete, repeat=complete_or_look)
 TABLE.add("look what became of a run", "Completions.look", running(), look)
 
 
@@ -261,11 +281,21 @@ def completed(world: World) -> None:
     complete(world)
 
 
-TABLE.add("let in after a completion", "Completions.let_in", completed, lambda world: world.store.completions.let_in(Freed(["send/a"])))  # noqa: E501
-TABLE.add("keep the log of a completed run", "Completions.keep_log", completed, lambda world: world.store.completions.keep_log(world.job.id, world.job.token, "a line"))  # noqa: E501
+TABLE.add(
+    "let in after a completion",
+    "Completions.let_in",
+    completed,
+    lambda world: world.store.completions.let_in(Freed(["send/a"])),
+)
+TABLE.add(
+    "keep the log of a completed run",
+    "Completions.keep_log",
+    completed,
+    lambda world: world.store.completions.keep_log(world.job.id, world.job.token, "a line"),
+)
 
 
-# -- the worker itself ----------------------------------------------------------------------------------------------------
+# -- the worker itself -----------------------------------------------------------
 
 PROCESS = ProcessIdentity(host="here", boot_id="boot", pid_namespace="1", pid=7, process_started_at="1")
 
@@ -283,6 +313,11 @@ def started(world: World) -> None:
 
 
 TABLE.add("a worker starts", "Store.add_worker", lambda world: None, start)
-TABLE.add("a worker is seen", "Store.see_worker", started, lambda world: world.store.see_worker(WORKER, "running", Skew(1, 2), 5))  # noqa: E501
+TABLE.add(
+    "a worker is seen",
+    "Store.see_worker",
+    started,
+    lambda world: world.store.see_worker(WORKER, "running", Skew(1, 2), 5),
+)
 TABLE.add("a worker is idle", "Store.set_idle", started, lambda world: world.store.set_idle(WORKER, False))
 TABLE.add("a worker stops", "Store.remove_worker", started, lambda world: world.store.remove_worker(WORKER))

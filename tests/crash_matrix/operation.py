@@ -26,6 +26,9 @@ class Operation:
     """What the caller does when it was not told how it went, if not the same again."""
     twice: str = ""
     """What doing it twice does that doing it once does not; nothing for most."""
+    uncompared: tuple[str, ...] = ()
+    """Tables in which something else may stand after a repetition, for a reason that `note` says."""
+    note: str = ""
     forgone: str = ""
     """Why the caller does not repeat it."""
     later: str = ""

@@ -19,7 +19,9 @@ class PostgresSchema(PostgresState):
     def dump(self) -> Dump:
         columns = "SELECT table_name || '.' || column_name || ' ' || data_type FROM information_schema.columns WHERE table_schema = 'duly'"  # noqa: E501
         indexes = "SELECT indexdef FROM pg_indexes WHERE schemaname = 'duly'"
-        functions = "SELECT p.proname FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = 'duly'"  # noqa: E501
+        functions = (
+            "SELECT p.proname FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = 'duly'"
+        )
         versions = "SELECT version::text FROM duly.schema_version"
         found = {"columns": self._list(columns), "indexes": self._list(indexes), "functions": self._list(functions)}
         return found | {"versions": self._list(versions) if found["columns"] else []}

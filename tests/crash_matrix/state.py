@@ -46,8 +46,12 @@ class State(Protocol):
     def close(self) -> None: ...
 
 
-def comparable(table: str, row: dict[str, Any]) -> str:
-    return json.dumps({name: row[name] for name in sorted(row) if name not in UNCOMPARED.get(table, ())}, default=str)
+def comparable(table: str, row: dict[str, Any], *, timeless: bool = False) -> str:
+    """A row as text; `timeless`: without what the server's clock says."""
+    left_out = UNCOMPARED.get(table, set()) | {
+        name for name in row if timeless and (name.endswith("_at") or name == "rank")
+    }
+    return json.dumps({name: row[name] for name in sorted(row) if name not in left_out}, default=str)
 
 
 def difference(wanted: Dump, found: Dump) -> str:
@@ -63,7 +67,8 @@ def difference(wanted: Dump, found: Dump) -> str:
 class PostgresState:
     """The tables of a PostgreSQL database; what is kept is in a schema beside them."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, timeless: bool = False) -> None:
+        self._timeless = timeless
         self._connection = psycopg.connect(url, autocommit=True, application_name="crash matrix")
         self._connection.execute("CREATE SCHEMA IF NOT EXISTS kept")
         self._tables: list[str] = []
@@ -98,7 +103,7 @@ class PostgresState:
         union = " UNION ALL ".join(f"SELECT '{table}', to_jsonb(t)::text FROM duly.{table} t" for table in self._tables)
         found: Dump = {table: [] for table in self._tables}
         for table, row in self._connection.execute(union.encode(), prepare=False):
-            found[table].append(comparable(table, json.loads(row)))
+            found[table].append(comparable(table, json.loads(row), timeless=self._timeless))
         return {table: sorted(rows) for table, rows in found.items()}
 
     def wait_until_alone(self) -> None:

@@ -175,7 +175,7 @@ class Store:
         if self.dialect is Dialect.POSTGRES and ops_enqueue.is_plain(job):
             channel, payload = self.database.notice(Hint("jobs", job.queue, job.tenant, job.task))
             return self.database.write(lambda: ops_enqueue.store_plain(job, channel, payload), atomic=False)
-        single = job.unique_mode == "none"
+        single = job.unique_mode == "none" and job.limit_key is None
         answer = self.database.write(lambda: ops_enqueue.enqueue(self.dialect, job), atomic=not single)
         self._wake_for(job)
         return answer
