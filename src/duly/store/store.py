@@ -255,9 +255,10 @@ class Store:
         tries = iter((repeated, True))
 
         def op() -> Op[set[str]]:
+            again = next(tries, True)  # first of all: this try may be cut off anywhere
             settling = ops_settle.settle(self.dialect, batch, shard=self._shard, only_expired=only_expired)
             accepted = yield from ops_keys.freeing(self.dialect, freed, settling)
-            if next(tries, True) and len(accepted) < len(batch):
+            if again and len(accepted) < len(batch):
                 missing = [each for each in batch if each.id not in accepted]
                 accepted |= yield from ops_settle.already_settled(missing)
             return accepted
@@ -285,11 +286,12 @@ class Store:
         tries = iter((repeated, True))
 
         def op() -> Op[set[str]]:
+            again = next(tries, True)
             settling = ops_settle.settle_keyed(
                 self.dialect, settled, hold, shard=self._shard, only_expired=only_expired
             )
             accepted = yield from ops_keys.freeing(self.dialect, freed, settling)
-            if next(tries, True) and not accepted:
+            if again and not accepted:
                 accepted = yield from ops_settle.already_settled([settled])
             return accepted
 
@@ -317,6 +319,7 @@ class Store:
         tries = iter((repeated, True))
 
         def op() -> Op[Ended]:
+            again = next(tries, True)
             ending = ops_recurring_runs.end_runs(
                 self.recurring,
                 batch,
@@ -326,7 +329,7 @@ class Store:
                 queueing=queueing,
             )
             ended = yield from ops_keys.freeing(self.dialect, freed, ending)
-            if next(tries, True):
+            if again:
                 known = {*ended.accepted, *ended.held, *ended.failed, *ended.hookless}
                 found = yield from ops_settle.already_settled([each for each in batch if each.id not in known])
                 for job_id in found:
@@ -429,9 +432,10 @@ class Store:
         tries = iter((repeated, True))
 
         def op() -> Op[bool]:
+            again = next(tries, True)
             parking = ops_settle.park(self.dialect, job_id=job_id, token=token, reason=reason, detail=detail, mark=mark)
             parked = yield from ops_keys.freeing(self.dialect, freed, parking)
-            if next(tries, True) and not parked:
+            if again and not parked:
                 parked = bool((yield Call("parked_before", {"id": job_id, "token": token, "mark": mark})))
             return parked
 
