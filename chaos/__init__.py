@@ -1,1 +1,1 @@
-"""Real processes, real kills, and a checker: each module is one storm, run by `python -m chaos.NAME URL`."""
+"""Real processes, real faults, and a checker that says what was lost. See docs/decisions/0025-chaos.md."""

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from bench import Database, count_runs
-from contenders import DULY_PG, PGQUEUER_BEST, PROCRASTINATE, Contender
+from contenders import AWA, DULY_PG, PGQUEUER_BEST, PROCRASTINATE, Contender
 from results import Goal, Metric, Sample
 from venvs import environment
 from workloads.base import Workload
@@ -16,6 +16,7 @@ HELD = replace(DULY_PG, name="duly-held", about="PostgreSQL, `async def` handler
 FREE = replace(DULY_PG, name="duly-free", about="the same with no snapshot")
 PGQUEUER_HELD = replace(PGQUEUER_BEST, name="pgqueuer-held")
 PROCRASTINATE_HELD = replace(PROCRASTINATE, name="procrastinate-held")
+AWA_HELD = replace(AWA, name="awa-held")
 BURSTS = 10
 LONGEST_BURST = 20.0
 """Seconds after which a peer's burst is cut off and its rate taken from what was done."""
@@ -27,10 +28,12 @@ class HeldSnapshot(Workload):
     method = (
         "A REPEATABLE READ transaction of another session is open from before the first job to the end. Ten"
         " bursts of 100,000 jobs, each enqueued and drained by one worker process that stays: jobs / (first"
-        " handler start to last handler start). A peer's burst that is not drained within 20 s is cut off"
-        " there, and what is left is added to the next; Procrastinate's bursts are a tenth of that size."
+        " handler start to last handler start). duly's bursts under the snapshot begin a minute apart, so"
+        " that it is held for ten minutes; the others' follow each other. A peer's burst that is not drained"
+        " within 20 s is cut off there, and what is left is added to the next; Procrastinate's bursts are a"
+        " tenth of that size."
     )
-    contenders = (HELD, FREE, PGQUEUER_HELD, PROCRASTINATE_HELD)
+    contenders = (HELD, FREE, PGQUEUER_HELD, PROCRASTINATE_HELD, AWA_HELD)
     metrics = (
         Metric("first", "first burst, jobs/s"),
         Metric("fifth", "fifth"),
@@ -59,6 +62,8 @@ class HeldSnapshot(Workload):
         rates = []
         with self.bench.worker(contender, database) as worker:
             for burst in range(BURSTS):
+                if contender is HELD:
+                    time.sleep(max(0.0, began + burst * self.bench.sizes.burst_every - time.monotonic()))
                 before = len(worker.runs())
                 self.bench.call(contender, "fill", database.url, count=jobs, first=burst * jobs)
                 most = LONGEST_BURST if contender.is_peer else None

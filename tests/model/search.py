@@ -9,6 +9,7 @@ seed that finds it again.
 from __future__ import annotations
 
 import argparse
+import logging
 import random
 import time
 from contextlib import ExitStack, closing
@@ -17,6 +18,7 @@ import hypothesis
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from tests.databases import prepare
 from tests.model.machine import Machine
 from tests.store.raw import Raw
 
@@ -46,9 +48,12 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=60, help="how long a story is")
     parser.add_argument("--seed", type=int, help="where to begin; each round takes the next")
     options = parser.parse_args()
+    logging.basicConfig(level=logging.CRITICAL)
     seed = random.randrange(1 << 32) if options.seed is None else options.seed
     until = time.monotonic() + 60 * options.minutes
     with ExitStack() as stack:
+        for url in options.urls:
+            prepare(url)
         raws = [stack.enter_context(closing(Raw(url))) for url in options.urls]
         while time.monotonic() < until:
             print(f"seed {seed}", flush=True)

@@ -1,0 +1,168 @@
+"""Says from the ledger and the database what was lost, doubled, robbed, and how long rescues took."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import psycopg
+
+from chaos.ledger import Line
+
+UNREACHABLE = (sqlite3.Error, psycopg.Error, OSError)
+"""What `connect` and its connections raise while the database cannot be reached."""
+PLACES = ("waiting", "running", "scheduled", "parked")
+"""Where a job is that has not ended."""
+
+
+class Kill(NamedTuple):
+    """A process that was ended: when, on the shared clock and on the wall."""
+
+    pid: int
+    at: float
+    wall: float
+
+
+class Disturbed(NamedTuple):
+    """A process that could not renew its leases for a time."""
+
+    pid: int
+    since: float
+    until: float
+
+
+@dataclass(slots=True)
+class Facts:
+    """What whoever disturbs knows, and the checker needs."""
+
+    kills: list[Kill] = field(default_factory=list)
+    disturbed: list[Disturbed] = field(default_factory=list)
+    lease: float = 3.0
+
+    def by_pid(self) -> dict[int, list[Disturbed]]:
+        """What each process went through."""
+        found: dict[int, list[Disturbed]] = defaultdict(list)
+        for each in self.disturbed:
+            found[each.pid].append(each)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the checker found."""
+
+    jobs: int
+    runs: int
+    cut_short: int
+    """Runs that ended by rescue."""
+    lost: list[str]
+    doubled: list[str]
+    robbed: list[str]
+    stale: list[str]
+    delays: list[float]
+    """For each run that a kill cut short, seconds until it was rescued."""
+
+
+class Ended(NamedTuple):
+    """What the database has in the end."""
+
+    states: dict[str, str]
+    """Of each job that has ended, how."""
+    left: int
+    """Jobs that have not ended."""
+    runs: list[tuple[str, int, str, int, str]]
+    """(job, token, outcome, finished_at, worker) of each run."""
+
+
+def read(url: str) -> Ended:
+    """Read what the database has."""
+    prefix = "duly." if url.startswith("postgres") else "duly_"
+    places = " + ".join(f"(SELECT count(*) FROM {prefix}{name})" for name in PLACES)
+    with closing(connect(url)) as connection:
+        states = {str(row[0]): row[1] for row in connection.execute(f"SELECT id, state FROM {prefix}ended")}
+        left = int(connection.execute(f"SELECT {places}").fetchone()[0])
+        columns = "job_id, token, outcome, finished_at, worker_id"
+        rows = connection.execute(f"SELECT {columns} FROM {prefix}runs").fetchall()
+        runs = [(str(row[0]), *row[1:4], str(row[4])) for row in rows]
+    return Ended(states, left, runs)
+
+
+def connect(url: str) -> Any:
+    """A connection by the usual library."""
+    if url.startswith("postgres"):
+        return psycopg.connect(url)
+    return sqlite3.connect(url.removeprefix("sqlite:///"), timeout=60)
+
+
+def judge(lines: Sequence[Line], ended: Ended, facts: Facts) -> Verdict:
+    """Compare what was said with what there is."""
+    stored = {line.job for line in lines if line.event == "stored"}
+    finished = {line.job for line in lines if line.event == "end"}
+    succeeded = {job for job, state in ended.states.items() if state == "succeeded"}
+    accepted = Counter(job for job, _, outcome, _, _ in ended.runs if outcome == "succeeded")
+    known = stored | set(ended.states) | {line.job for line in lines}
+    return Verdict(
+        jobs=len(known),
+        runs=sum(line.event == "start" for line in lines),
+        cut_short=sum(run[2] == "crashed" for run in ended.runs),
+        lost=sorted(job for job in known if job not in succeeded or job not in finished),
+        doubled=sorted(job for job, times in accepted.items() if times > 1),
+        robbed=_robbed(lines, facts),
+        stale=_stale(lines, facts),
+        delays=_delays(lines, ended, facts),
+    )
+
+
+def _robbed(lines: Iterable[Line], facts: Facts) -> list[str]:
+    """Runs that began while another run of the same job was under way, in a process that nobody disturbed."""
+    killed = {kill.pid: kill.at for kill in facts.kills}
+    disturbed = facts.by_pid()
+    under_way: dict[str, dict[int, Line]] = defaultdict(dict)
+    found = []
+    for line in sorted(lines, key=lambda each: each.at):
+        if line.event == "end":
+            under_way[line.job].pop(line.token, None)
+        elif line.event == "start":
+            for other in under_way[line.job].values():
+                dead = killed.get(other.pid, float("inf")) <= line.at
+                cut_off = any(
+                    each.since + facts.lease / 2 < line.at and each.until > other.at for each in disturbed[other.pid]
+                )
+                if not dead and not cut_off:
+                    found.append(f"{line.job}: {other.token} by {other.pid} was under way, {line.token} by {line.pid}")
+            under_way[line.job][line.token] = line
+    return found
+
+
+def _stale(lines: Iterable[Line], facts: Facts) -> list[str]:
+    """Jobs whose fence did not grow from one run to the next, but for a process that stood still and began too late."""
+    disturbed = facts.by_pid()
+    last: dict[str, int] = {}
+    found = []
+    for line in sorted((each for each in lines if each.event == "start"), key=lambda each: each.at):
+        if line.token <= last.get(line.job, 0) and not disturbed[line.pid]:
+            found.append(line.job)
+        last[line.job] = max(line.token, last.get(line.job, 0))
+    return found
+
+
+def _delays(lines: Iterable[Line], ended: Ended, facts: Facts) -> list[float]:
+    """How long after its process was killed each run was rescued; also of runs whose handler never began."""
+    killed = {kill.pid: kill.wall for kill in facts.kills}
+    pids = {(line.job, line.token): line.pid for line in lines if line.event == "start"}
+    of_worker = {worker: pids[job, token] for job, token, _, _, worker in ended.runs if (job, token) in pids}
+    found = []
+    for job, token, outcome, finished_at, worker in ended.runs:
+        pid = pids.get((job, token), of_worker.get(worker, 0))
+        if outcome == "crashed" and pid in killed:
+            found.append(max(0.0, finished_at / 1e6 - killed[pid]))
+    return sorted(found)
+
+
+def percentile(some: Sequence[float], share: float) -> float | None:
+    """Of sorted numbers the one that this share does not exceed."""
+    return some[min(len(some) - 1, int(len(some) * share))] if some else None

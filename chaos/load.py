@@ -1,0 +1,13 @@
+"""Knows the modules in which scenarios are declared."""
+
+from __future__ import annotations
+
+import importlib
+
+MODULES = ("processes",)
+
+
+def load() -> None:
+    """Have all scenarios declared."""
+    for name in MODULES:
+        importlib.import_module(f"chaos.scenarios.{name}")
