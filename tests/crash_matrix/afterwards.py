@@ -38,6 +38,7 @@ class Begun(Promises):
 def work_off(real: Watched) -> None:
     """Open everything, let time pass, and have another worker rescue and work: no job is left that nobody will run."""
     _open(real)
+    left: list[tuple[object, ...]] = []
     for _ in range(ROUNDS):
         real.clock.advance(3_700)
         real.rescue_lapsed()

@@ -111,7 +111,7 @@ def enqueue_many_inserting(world: World) -> object:
     return world.store.enqueue_many(*world.kept["many"])
 
 
-KEPT_LATEST = {"unique_mode": "keep_latest", "unique_scope": "live"}
+KEPT_LATEST: dict[str, Any] = {"unique_mode": "keep_latest", "unique_scope": "live"}
 TABLE.add("enqueue many", "Store.enqueue_many", many(), enqueue_many)
 TABLE.add("enqueue many by INSERT", "Store.enqueue_many", many(), enqueue_many_inserting, only=Dialect.POSTGRES)
 TABLE.add("enqueue many later", "Store.enqueue_many", many(delay_us=HOUR), enqueue_many)
@@ -286,6 +286,10 @@ def own(store: Store) -> TenantStore:
     return store.of_tenant("t")
 
 
+def by_tenant(verb: str, *args: Any) -> Act:
+    return lambda world: getattr(own(world.store), verb)(world.id, *args, actor=BOSS)
+
+
 def of_tenant(world: World) -> None:
     make = world.make
     world.kept["id"] = make.enqueue(tenant="t")
@@ -300,8 +304,7 @@ for verb, args, step in (
     ("end_by_hand", (State.FAILED, "why"), ""),
 ):
     TABLE.add(
-        f"tenant: {verb}", f"TenantStore.{verb}", of_tenant,
-        lambda world, verb=verb, args=args: getattr(own(world.store), verb)(world.id, *args, actor=BOSS), step=step,
+        f"tenant: {verb}", f"TenantStore.{verb}", of_tenant, by_tenant(verb, *args), step=step,
     )  # fmt: skip
 TABLE.add(
     "tenant: retry",

@@ -302,8 +302,8 @@ TABLE.add(
 PROCESS = ProcessIdentity(host="here", boot_id="boot", pid_namespace="1", pid=7, process_started_at="1")
 
 
-def start(world: World, worker_id: str = WORKER) -> object:
-    return world.store.add_worker(
+def start(world: World, worker_id: str = WORKER) -> None:
+    world.store.add_worker(
         worker_id, PROCESS, lease_us=LEASE_US, queues="default", tasks="send", slots=4, wake=None, version="1"
     )
 

@@ -309,7 +309,7 @@ def test_a_worker_that_settles_a_run_with_a_key_again_learns_that_it_was_accepte
 
 def test_a_worker_that_sets_a_job_aside_again_learns_that_it_was_accepted(make: Factory, store: Store) -> None:
     job = make.running()
-    words = {"reason": "arguments", "detail": "no", "mark": "m"}
+    words: dict[str, Any] = {"reason": "arguments", "detail": "no", "mark": "m"}
     assert store.park(job.id, job.token, **words)
     assert not store.park(job.id, job.token, **words)
     assert store.park(job.id, job.token, **words, repeated=True)
