@@ -65,7 +65,7 @@ class Keyed(Factory):
     ) -> set[str]:
         keys = [job.limit_key for job in jobs if job.limit_key is not None]
         ended = [
-            (job.limit_key, each.outcome in ("failed", "crashed"))
+            (job.id, job.limit_key, each.outcome in ("failed", "crashed"))
             for job, each in zip(jobs, batch, strict=True)
             if counted and job.limit_key is not None and each.outcome in ("succeeded", "failed", "crashed")
         ]

@@ -114,6 +114,17 @@ def test_an_open_breaker_lets_nothing_of_its_key_start(broken: Keyed) -> None:
     assert [job.limit_key for job in broken.grab()] == ["send/third"], "other keys go on"
 
 
+def test_a_run_is_counted_once_however_often_its_end_is_told(keyed: Keyed) -> None:
+    """A repetition after a lost reply, or a rescuer that comes too late, is no second failure."""
+    keyed.says(4, breaker=Breaker(rate=0.5, least=4, window=60, cooldown=10))
+    keyed.put()
+    [job] = keyed.grab()
+    for _ in range(5):
+        keyed.end(job, how="failed", counted=True)
+    assert state_of(keyed)[0] is None
+    assert keyed.raw.rows("SELECT tries, failures FROM duly.keys WHERE name = 'send/x'") == [(1, 1)]
+
+
 def test_after_the_pause_exactly_one_is_tried(broken: Keyed) -> None:
     broken.clock.advance(10)
     broken.look()

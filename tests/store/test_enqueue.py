@@ -168,3 +168,24 @@ def test_the_store_tells_the_time_of_its_clock(store: Store, clock: TestClock) -
     before = store.now_us()
     clock.advance(60)
     assert (before, store.now_us()) == (clock.now_us() - us(60), clock.now_us())
+
+
+def test_a_job_with_a_limit_key_is_stored_with_its_place_or_not_at_all(
+    make: Factory, store: Store, raw: Raw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a repetition would find it stored, and nobody would ever run it."""
+    new = make.new(limit_key="send/a")
+    execute = type(store.database)._execute  # type: ignore[attr-defined]
+
+    def fail(database: Any, connection: Any, call: Any, *args: Any) -> Any:
+        if getattr(call, "name", "") == "insert_arrived":
+            raise RuntimeError("the process is gone")
+        return execute(database, connection, call, *args)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(store.database), "_execute", fail)
+        with pytest.raises(RuntimeError):
+            store.enqueue(new)
+    assert raw.count("jobs") == 0
+    assert store.enqueue(new).created
+    assert raw.count("parked") == 1

@@ -293,6 +293,29 @@ def test_a_settle_with_a_key_whose_reply_was_lost_is_accepted_when_tried_again(
     assert lost == [{job.id}]
 
 
+@pytest.mark.parametrize("scope", ["queued", "live"])
+def test_a_worker_that_settles_a_run_with_a_key_again_learns_that_it_was_accepted(
+    make: Factory, store: Store, raw: Raw, scope: str
+) -> None:
+    """Else it would say that it lost its lease, of a run that is on record."""
+    make.unique(scope=scope)
+    job = make.take()
+    assert store.settle_keyed(succeeded(job), job.hold)
+    before = everything(raw)
+    assert store.settle_keyed(succeeded(job), job.hold, repeated=True)
+    assert not store.settle_keyed(failed(job), job.hold, repeated=True)
+    assert everything(raw) == before
+
+
+def test_a_worker_that_sets_a_job_aside_again_learns_that_it_was_accepted(make: Factory, store: Store) -> None:
+    job = make.running()
+    words: dict[str, Any] = {"reason": "arguments", "detail": "no", "mark": "m"}
+    assert store.park(job.id, job.token, **words)
+    assert not store.park(job.id, job.token, **words)
+    assert store.park(job.id, job.token, **words, repeated=True)
+    assert not store.park(job.id, job.token + 1, **words, repeated=True)
+
+
 def test_a_run_that_the_rescuer_ended_is_not_taken_for_our_own_lost_reply(make: Factory, store: Store) -> None:
     """Else a worker would report a success that was never recorded."""
     job = make.running()

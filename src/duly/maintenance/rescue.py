@@ -110,7 +110,7 @@ def _settle_one(store: Store, run: Lapsed, *, crash_limit: int, only_expired: bo
 
 
 def _freed(run: Lapsed) -> Freed | None:
-    return None if run.limit_key is None else Freed([run.limit_key], [(run.limit_key, True)])
+    return None if run.limit_key is None else Freed([run.limit_key], [(run.id, run.limit_key, True)])
 
 
 def _settle_recurring(store: Store, settled: Settled, freed: Freed | None, *, only_expired: bool) -> bool:

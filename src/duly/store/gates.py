@@ -208,10 +208,13 @@ class Gates:
         self._database.poke(Hint("look"))  # jobs that came in stand in lanes that nobody knows of
 
     def refund(self, unstarted: Sequence[tuple[Sequence[Gate], str | None]]) -> None:
-        """Give rates back what was taken for runs that did not start: the gates of each, and its key."""
+        """Give rates back what was taken for runs that did not start: the gates of each, and its key.
+
+        Not repeated after a lost connection: given back twice, more would start than the rate allows.
+        """
         gates = Counter(gate for some, _ in unstarted for gate in some)
         keys = Counter(key for _, key in unstarted if key is not None)
-        self._database.write(lambda: ops_limits.refund(gates, keys))
+        self._database.write(lambda: ops_limits.refund(gates, keys), again=False)
 
     def opens_in_us(self, gates: Sequence[Gate]) -> int | None:
         """Microseconds until the rates of these gates let one start; None if it is not a rate that they wait for."""

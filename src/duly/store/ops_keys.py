@@ -32,8 +32,8 @@ class Freed:
     """The keys of runs that end together, which of these runs their breakers count, and where the next jobs went."""
 
     keys: Collection[str]
-    ended: Sequence[tuple[str, bool]] = ()
-    """The keys that have a breaker, once for each run, and whether it failed."""
+    ended: Sequence[tuple[str, str, bool]] = ()
+    """The runs whose keys have a breaker: the job, its key, and whether the run failed."""
     lanes: Lanes = field(default_factory=list)
 
 
@@ -54,12 +54,26 @@ def freeing(dialect: Dialect, freed: Freed | None, op: Op[R]) -> Op[R]:
         return (yield from op)
     yield from lock(dialect, freed.keys)
     result = yield from op
-    if freed.ended:
+    counted = [(key, failed) for job_id, key, failed in freed.ended if _has_ended(job_id, result)]
+    if counted:
         yield from _hold_rows(dialect, freed.keys)
-    for key, failed in freed.ended:
+    for key, failed in counted:
         yield from count_run(dialect, key, failed=failed)
     freed.lanes = yield from admit(dialect, freed.keys)
     return result
+
+
+def _has_ended(job_id: str, result: object) -> bool:
+    """Whether what was done ended a run. One that had lost its lease, or was ended before, is not counted again."""
+    match result:
+        case None:  # it was ended elsewhere: this is only to let others in
+            return True
+        case bool():
+            return result
+        case set():
+            return job_id in result
+        case _:
+            return job_id in getattr(result, "accepted", ())
 
 
 def _hold_rows(dialect: Dialect, keys: Collection[str]) -> Op[None]:

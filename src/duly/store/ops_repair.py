@@ -227,7 +227,9 @@ def wait_again(dialect: Dialect, ids: Sequence[str]) -> Op[list[str]]:
             yield from requeue(Unstarted(job_id, place.token, place.attempt, place.crashes, scope))
             done.append(f"{job_id} has the key, and is in its lane")
             continue
-        done.append((yield from _follow(dialect, holder, job_id)))
+        followed = yield from _follow(dialect, holder, job_id)
+        if followed is not None:
+            done.append(followed)
     return done
 
 
@@ -254,10 +256,15 @@ def hold_again(dialect: Dialect, ids: Sequence[str]) -> Op[list[str]]:
     return done
 
 
-def _follow(dialect: Dialect, holder: str, job_id: str) -> Op[str]:
-    """Have a job run after the one that holds its key. If another already is to, the newer of the two stands."""
+def _follow(dialect: Dialect, holder: str, job_id: str) -> Op[str | None]:
+    """Have a job run after the one that holds its key. If another already is to, the newer of the two stands.
+
+    Returns what was done; None if there was nothing to do.
+    """
     for tenant, key, following in (yield Call("key_of", {"id": holder})):
         other = None if following is None else str(following)
+        if other == job_id:  # it has come right meanwhile, or this is a repetition
+            return None
         if other is not None and other > job_id:
             yield from end_unstarted(dialect, job_id, State.CANCELLED, f"superseded by {other}")
             return f"{job_id} is cancelled: {other} is newer and has the same key"

@@ -13,9 +13,9 @@ NOTE_EVERY_US = 60_000_000
 
 
 def add(record: TokenRecord, hashed: str, lasts_us: int | None, *, actor: Actor | None) -> Op[None]:
-    """Let somebody in from now on; and forget who no longer is."""
+    """Let somebody in from now on; and forget who no longer is. May be repeated: the id is the caller's."""
     yield Call("forget_tokens")
-    yield Call(
+    new = yield Call(
         "insert_token",
         {
             "id": record.id,
@@ -28,7 +28,7 @@ def add(record: TokenRecord, hashed: str, lasts_us: int | None, *, actor: Actor 
             "lasts_us": lasts_us,
         },
     )
-    if actor is not None:
+    if new and actor is not None:
         after = {"scopes": record.scopes, "lasts_us": lasts_us}
         yield from keep(actor, "create_token", tenant=record.tenant, subject=record.name, after=after)
 

@@ -175,7 +175,7 @@ class Store:
         if self.dialect is Dialect.POSTGRES and ops_enqueue.is_plain(job):
             channel, payload = self.database.notice(Hint("jobs", job.queue, job.tenant, job.task))
             return self.database.write(lambda: ops_enqueue.store_plain(job, channel, payload), atomic=False)
-        single = job.unique_mode == "none"
+        single = job.unique_mode == "none" and job.limit_key is None
         answer = self.database.write(lambda: ops_enqueue.enqueue(self.dialect, job), atomic=not single)
         self._wake_for(job)
         return answer
@@ -255,9 +255,10 @@ class Store:
         tries = iter((repeated, True))
 
         def op() -> Op[set[str]]:
+            again = next(tries, True)  # first of all: this try may be cut off anywhere
             settling = ops_settle.settle(self.dialect, batch, shard=self._shard, only_expired=only_expired)
             accepted = yield from ops_keys.freeing(self.dialect, freed, settling)
-            if next(tries, True) and len(accepted) < len(batch):
+            if again and len(accepted) < len(batch):
                 missing = [each for each in batch if each.id not in accepted]
                 accepted |= yield from ops_settle.already_settled(missing)
             return accepted
@@ -265,21 +266,32 @@ class Store:
         return self.database.write(op, atomic=freed is not None)
 
     def settle_keyed(
-        self, settled: Settled, hold: int, *, only_expired: bool = False, freed: Freed | None = None
+        self,
+        settled: Settled,
+        hold: int,
+        *,
+        only_expired: bool = False,
+        repeated: bool = False,
+        freed: Freed | None = None,
     ) -> bool:
-        """End one run whose job holds a unique key or recurs (`Claimed.hold` is not 0). Returns if it was accepted."""
+        """End one run whose job holds a unique key or recurs (`Claimed.hold` is not 0). Returns if it was accepted.
+
+        `repeated`: an earlier call with this run failed, and may have been committed all the same.
+        """
         if hold == HOLD["recurs"]:
-            return settled.id in self.end_recurring([settled], only_expired=only_expired, freed=freed).accepted
+            ended = self.end_recurring([settled], only_expired=only_expired, repeated=repeated, freed=freed)
+            return settled.id in ended.accepted
         if hold in (HOLD["none"], HOLD["window"]):
-            return bool(self.settle([settled], only_expired=only_expired, freed=freed))
-        tries = iter((False, True))
+            return bool(self.settle([settled], only_expired=only_expired, repeated=repeated, freed=freed))
+        tries = iter((repeated, True))
 
         def op() -> Op[set[str]]:
+            again = next(tries, True)
             settling = ops_settle.settle_keyed(
                 self.dialect, settled, hold, shard=self._shard, only_expired=only_expired
             )
             accepted = yield from ops_keys.freeing(self.dialect, freed, settling)
-            if next(tries, True) and not accepted:
+            if again and not accepted:
                 accepted = yield from ops_settle.already_settled([settled])
             return accepted
 
@@ -307,6 +319,7 @@ class Store:
         tries = iter((repeated, True))
 
         def op() -> Op[Ended]:
+            again = next(tries, True)
             ending = ops_recurring_runs.end_runs(
                 self.recurring,
                 batch,
@@ -316,7 +329,7 @@ class Store:
                 queueing=queueing,
             )
             ended = yield from ops_keys.freeing(self.dialect, freed, ending)
-            if next(tries, True):
+            if again:
                 known = {*ended.accepted, *ended.held, *ended.failed, *ended.hookless}
                 found = yield from ops_settle.already_settled([each for each in batch if each.id not in known])
                 for job_id in found:
@@ -401,12 +414,30 @@ class Store:
 
         return self.database.write(op)
 
-    def park(self, job_id: str, token: int, *, reason: str, detail: str, mark: str, freed: Freed | None = None) -> bool:
-        """Set a claimed job aside with the reason, no attempt counted."""
+    def park(
+        self,
+        job_id: str,
+        token: int,
+        *,
+        reason: str,
+        detail: str,
+        mark: str,
+        repeated: bool = False,
+        freed: Freed | None = None,
+    ) -> bool:
+        """Set a claimed job aside with the reason, no attempt counted. Returns if that was accepted.
+
+        `repeated`: an earlier call failed, and may have been committed all the same.
+        """
+        tries = iter((repeated, True))
 
         def op() -> Op[bool]:
+            again = next(tries, True)
             parking = ops_settle.park(self.dialect, job_id=job_id, token=token, reason=reason, detail=detail, mark=mark)
-            return (yield from ops_keys.freeing(self.dialect, freed, parking))
+            parked = yield from ops_keys.freeing(self.dialect, freed, parking)
+            if again and not parked:
+                parked = bool((yield Call("parked_before", {"id": job_id, "token": token, "mark": mark})))
+            return parked
 
         return self.database.write(op)
 

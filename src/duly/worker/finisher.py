@@ -175,7 +175,8 @@ class Finisher:
         for concluded in special:
             run, ended_ns, settled = concluded
             settled = settled._replace(age_us=(now - ended_ns) // 1_000)
-            self._done([concluded], {settled.id} if self._settle_special(run, settled) else set())
+            accepted = self._settle_special(run, settled, repeated=repeated)
+            self._done([concluded], {settled.id} if accepted else set())
             self._batch = self._batch[1:]
         self._repeated = False
 
@@ -211,7 +212,8 @@ class Finisher:
                 return self._store.settle([unrecordable(batch[0])], repeated=True, freed=freed)
         some: set[str] = set()
         for settled in batch:
-            some |= self._settle_plain([settled], freed and Freed(freed.keys), repeated=True)
+            ended = [] if freed is None else [each for each in freed.ended if each[0] == settled.id]
+            some |= self._settle_plain([settled], freed and Freed(freed.keys, ended), repeated=True)
         return some
 
     def _block(self, batch: list[Settled]) -> None:
@@ -229,16 +231,16 @@ class Finisher:
             self.let_in(freed.lanes)
             freed.lanes = []
 
-    def _settle_special(self, run: Run, settled: Settled) -> bool:
+    def _settle_special(self, run: Run, settled: Settled, *, repeated: bool) -> bool:
         try:
-            return self._settle_keyed(run, settled)
+            return self._settle_keyed(run, settled, repeated=repeated)
         except NOT_THE_JOBS_FAULT:
             raise
         except Exception as error:
             log.error("job %s: its run could not be recorded as it was: %s", settled.id, error)
-            return self._settle_keyed(run, unrecordable(settled))
+            return self._settle_keyed(run, unrecordable(settled), repeated=True)
 
-    def _settle_keyed(self, run: Run, settled: Settled) -> bool:
+    def _settle_keyed(self, run: Run, settled: Settled, *, repeated: bool) -> bool:
         freed = freed_by([(run, 0, settled)])
         if settled.state == "parked":
             _log_parked(run, settled)
@@ -248,11 +250,12 @@ class Finisher:
                 reason="arguments",
                 detail=settled.error or "",
                 mark=run.definition.signature.fingerprint,
+                repeated=repeated,
                 freed=freed,
             )
         else:
             self._block([settled])
-            done = self._store.settle_keyed(settled, run.job.hold, freed=freed)
+            done = self._store.settle_keyed(settled, run.job.hold, repeated=repeated, freed=freed)
         self._let_in(freed)
         return done
 
@@ -393,7 +396,7 @@ def freed_by(batch: list[Concluded]) -> Freed | None:
     if not keys:
         return None
     ended = [
-        (run.job.limit_key, settled.outcome in ("failed", "crashed"))
+        (settled.id, run.job.limit_key, settled.outcome in ("failed", "crashed"))
         for run, _, settled in batch
         if run.job.limit_key is not None
         and run.definition.limits.each.breaker is not None

@@ -146,6 +146,9 @@ DELETE FROM duly.running WHERE id IN (SELECT value FROM json_each(:ids))
 -- name: settled_before Whether a run is on record with this outcome: a retry after a lost reply asks this.
 SELECT job_id FROM duly.runs WHERE job_id = :id::uuid AND token = :token::bigint AND outcome = :outcome::text
 
+-- name: parked_before Whether a run was set aside so: a retry after a lost reply asks this.
+SELECT id FROM duly.parked WHERE id = :id::uuid AND token = :token::bigint AND mark = :mark::text
+
 -- name: lock_run [postgres] Hold a run that is to be settled, if its token holds; says whether it was asked to stop.
 SELECT cancel_at, cancel_reason FROM duly.running
 WHERE id = :id::uuid AND token = :token::bigint AND (NOT :only_expired::boolean OR leased_until <= :lease_now OR deadline_at <= :now)

@@ -1,9 +1,10 @@
 -- part: token_columns A token without its hash.
 SELECT id, kind, name, scopes, tenant, created_at, created_by, expires_at, last_used_at FROM duly.tokens
 
--- name: insert_token Let somebody in from now on.
+-- name: insert_token Let somebody in from now on. Says nothing if this is a repetition.
 INSERT INTO duly.tokens (id, hash, kind, name, scopes, tenant, created_at, created_by, expires_at)
 VALUES (:id::uuid, :hash::text, :kind::text, :name::text, :scopes::text, :tenant::text, :now, :created_by::text, :now + :lasts_us::bigint)
+ON CONFLICT DO NOTHING RETURNING id
 
 -- name: find_token Whose token has this hash, if it still holds; and how long ago that was last asked.
 SELECT id, kind, name, scopes, tenant, created_at, created_by, expires_at, last_used_at, :now - COALESCE(last_used_at, 0) FROM duly.tokens
