@@ -255,7 +255,7 @@ class Store:
         tries = iter((repeated, True))
 
         def op() -> Op[set[str]]:
-            settling = ops_settle.settle(self.dialect, batch, shard=self._shard, only_expired=only_expired)
+            settling = ops_settle.settle(self.dialect, batch, shard=self._shard, only_expired=only_expired, own=True)
             accepted = yield from ops_keys.freeing(self.dialect, freed, settling)
             if next(tries, True) and len(accepted) < len(batch):
                 missing = [each for each in batch if each.id not in accepted]
