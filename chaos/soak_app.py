@@ -53,7 +53,7 @@ def limited(n: int) -> None:
 
 @jobs.task
 def steered(n: int) -> None:
-    if n % 3 == 0 and current_job().attempt == 1:
+    if n % 3 == 0 and current_job().fence < 3:
         raise Snooze(timedelta(seconds=1))
     if n % 7 == 0:
         raise Cancel("every seventh")
