@@ -14,7 +14,7 @@ WITH batch AS (
               :now - b.age_us AS finished_at, CASE WHEN b.ran_us < 0 THEN r.claimed_at ELSE :now - b.age_us - b.ran_us END AS started_at
 ), ended AS (
     INSERT INTO duly.ended (id, state, finished_at, token, attempt, crashes, hold, reason)
-    SELECT id, state, finished_at, token, attempt - uncounted, crashes, hold, reason FROM held WHERE state IN ('succeeded', 'failed', 'cancelled')
+    SELECT id, state, finished_at, token, attempt - uncounted, NULLIF(crashes, 0), NULLIF(hold, 0), reason FROM held WHERE state IN ('succeeded', 'failed', 'cancelled')
 ), later AS (
     INSERT INTO duly.scheduled (id, run_at, queue, tenant, task, priority, token, attempt, crashes, hold)
     SELECT id, COALESCE(again_at, :now + delay_us), queue, tenant, task, priority, token, attempt - uncounted, crashes, hold
