@@ -12,6 +12,7 @@ import pytest
 
 from duly.domain.records import Claimed, Settled
 from duly.domain.states import State
+from duly.store.ops_settle import RUNS_KEPT
 from duly.store.store import Store
 from duly.testing import TestClock
 from tests.clock import us
@@ -44,6 +45,25 @@ def everything(raw: Raw) -> dict[str, list[tuple[Any, ...]]]:
 
 
 # -- where jobs go ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("E8")
+def test_a_job_that_snoozes_for_ever_does_not_keep_every_run(make: Factory, raw: Raw) -> None:
+    """Runs are pruned with their job; this one never ends."""
+    job = make.running()
+    raw.rows(f"UPDATE duly.running SET token = {2 * RUNS_KEPT - 1}")
+    raw.rows(
+        "INSERT INTO duly.runs (job_id, token, attempt, outcome, started_at, finished_at, worker_id)"
+        f" WITH RECURSIVE n(token) AS (SELECT 1 UNION ALL SELECT token + 1 FROM n WHERE token < {2 * RUNS_KEPT - 2})"
+        f" SELECT r.id, n.token, 1, 'snoozed', 1, 2, r.worker_id FROM n, duly.running r"
+    )
+    make.settle(snoozed(job._replace(token=2 * RUNS_KEPT - 1), 0))
+    assert raw.count("runs") == 2 * RUNS_KEPT - 1, "it is not looked after each run"
+    make.store.promote(100)
+    again = make.take()
+    make.settle(snoozed(again, 0))
+    kept = [token for (token,) in raw.rows("SELECT token FROM duly.runs ORDER BY token")]
+    assert kept == list(range(RUNS_KEPT + 1, 2 * RUNS_KEPT + 1))
 
 
 @pytest.mark.requirement("B6", "C8")

@@ -105,22 +105,33 @@ def _claim_sqlite(
         n, rated = yield from room(gates, n, ended)
     if n <= 0:
         return []
+    if len(from_lanes) == 1 and shares is None:
+        yield Call("pick_lane", params | from_lanes[0]._asdict() | {"n": n})
+    else:
+        picked = yield from _pick_from(from_lanes, n, params, shares)
+        if not picked:
+            return []
+        yield Call("pick_jobs", {"ids": json.dumps([job_id for _, job_id in picked])})
+    yield Call("lease", params)
+    yield Call("leave_lane")
+    rows = yield Call("leased_jobs")
+    yield Call("clear_leasing")
+    leased = [Claimed._make(row) for row in json.loads(str(rows[0][0]))]
+    if rated and leased:
+        yield from spend(rated, len(leased), json.dumps([job.id for job in leased]))
+    return leased
+
+
+def _pick_from(
+    from_lanes: Sequence[Lane], n: int, params: dict[str, Value], shares: Mapping[str, int] | None
+) -> Op[list[tuple[int, str]]]:
+    """The first jobs of several lanes, as (rank, id)."""
     heads: dict[str, list[list[tuple[int, str]]]] = {}
     for lane in from_lanes:
         rows = yield Call("head_of_lane", params | lane._asdict())
         head = [(rank, job_id) for rank, job_id in json.loads(str(rows[0][0]))]
         heads.setdefault("" if shares is None else lane.tenant, []).append(head)
-    picked = _pick(heads, n, shares)
-    if not picked:
-        return []
-    ids: dict[str, Value] = {"ids": json.dumps([job_id for _, job_id in picked])}
-    yield Call("lease", params | ids)
-    yield Call("leave_lane", ids)
-    rows = yield Call("leased_jobs", ids)
-    if rated:
-        yield from spend(rated, len(picked), str(ids["ids"]))
-    leased = json.loads(str(rows[0][0]))
-    return [Claimed._make([*row, rank]) for row, (rank, _) in zip(leased, picked, strict=True)]
+    return _pick(heads, n, shares)
 
 
 def _open_lanes(from_lanes: Sequence[Lane], queue: str, gates: Sequence[Gate]) -> Op[list[Lane]]:

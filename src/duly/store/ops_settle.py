@@ -18,6 +18,8 @@ from duly.store.ops_enqueue import Held, hold_key, key_of, requeue, take_unstart
 from duly.store.ops_keys import Freed, freeing, keys_of
 
 _STATES = frozenset({"succeeded", "failed", "cancelled", "scheduled", "queued", "recurs", "idle"})
+RUNS_KEPT = 100
+"""Of a job that has not ended, at least so many of the last runs are kept, and fewer than twice as many."""
 _COLUMNS = (
     "ids",
     "tokens",
@@ -38,10 +40,13 @@ _COLUMNS = (
 )
 
 
-def settle(dialect: Dialect, batch: Sequence[Settled], *, shard: int = 0, only_expired: bool = False) -> Op[set[str]]:
+def settle(
+    dialect: Dialect, batch: Sequence[Settled], *, shard: int = 0, only_expired: bool = False, own: bool = False
+) -> Op[set[str]]:
     """End runs whose jobs hold no unique key. Returns the ids that were accepted.
 
-    Whatever the run came to, a job that was asked to stop does not go back to its queue.
+    Whatever the run came to, a job that was asked to stop does not go back to its queue. `own`: the connection is ours,
+    with the tables that SQLite lays out runs in.
     """
     if not batch:
         return set()
@@ -52,8 +57,48 @@ def settle(dialect: Dialect, batch: Sequence[Settled], *, shard: int = 0, only_e
         columns = [list(column) for column in zip(*batch, strict=True)]
         params |= dict(zip(_COLUMNS, columns[: len(_COLUMNS)], strict=True))
         rows = yield Call("settle", params)
-        return {str(row[0]) for row in rows}
-    return (yield from _settle_sqlite(batch, params))
+        accepted = {str(row[0]) for row in rows}
+    elif own and not only_expired:
+        plain: list[Settled] = []
+        others: list[Settled] = []
+        for each in batch:
+            (plain if is_plain(each) else others).append(each)
+        accepted = (yield from _settle_plain(plain, params)) if plain else set()
+        if others:
+            accepted |= yield from _settle_sqlite(others, params)
+    else:
+        accepted = yield from _settle_sqlite(batch, params)
+    yield from _forget_old_runs(batch, accepted)
+    return accepted
+
+
+def _forget_old_runs(batch: Sequence[Settled], accepted: set[str]) -> Op[None]:
+    """Of a job that goes on and on, by snoozing, keep the last runs: they go with the job, which does not end."""
+    for each in batch:
+        if each.token % RUNS_KEPT == 0 and each.state in ("scheduled", "queued") and each.id in accepted:
+            yield Call("forget_runs", {"id": each.id, "before": each.token - RUNS_KEPT})
+
+
+_SUCCEEDED = ("succeeded", "succeeded", 0, 0, 0)
+_NOTHING = (None, None, None, None)
+
+
+def is_plain(settled: Settled) -> bool:
+    """Whether a run succeeded and has nothing to say but its result, as most do."""
+    return settled[2:7] == _SUCCEEDED and settled[9:13] == _NOTHING and settled.log is None and settled.again_at is None
+
+
+def _settle_plain(batch: Sequence[Settled], params: dict[str, Value]) -> Op[set[str]]:
+    """The same for runs that succeeded, on SQLite: less is said of each, and it is looked up once."""
+    rows = [f"{each[0]}{each[1]:019d}{each[7]:019d}{each[8]:019d}{each[13] or ''}" for each in batch]
+    yield Call("settle_lay_out", {"batch": json.dumps(rows)})
+    yield Call("settle_laid_runs")
+    yield Call("settle_laid_ended")
+    yield Call("settle_laid_rollups", params)
+    yield Call("settle_laid_done")
+    laid = yield Call("settle_laid")
+    yield Call("settle_clear")
+    return set(json.loads(str(laid[0][0])))
 
 
 def _check_states(batch: Sequence[Settled]) -> None:

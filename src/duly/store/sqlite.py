@@ -40,6 +40,17 @@ LONG_WAIT = 1.0
 _FULL = ("database or disk is full", "disk I/O error")
 
 
+DESKS = (
+    """CREATE TEMP TABLE duly_leasing (
+        id, token, queue, tenant, task, priority, run_at, attempt, crashes, hold, rank,
+        args, max_attempts, retry, timeout_us, expires_at, created_at, headers, limit_key)""",
+    """CREATE TEMP TABLE duly_settling (
+        id PRIMARY KEY, token, queue, tenant, task, run_at, attempt, hold, worker_id, started_at, finished_at, result
+        ) WITHOUT ROWID""",
+)
+"""Tables of a connection, where a claim and a settle lay out their rows once; always empty between transactions."""
+
+
 class _Pending(Generic[R]):
     """An operation that waits for the next commit of this process."""
 
@@ -145,6 +156,9 @@ class SqliteDatabase:
             else:
                 connection.execute("PRAGMA query_only=1")
             connection.execute("PRAGMA temp_store=MEMORY")
+            if writer:
+                for table in DESKS:
+                    connection.execute(table)
         except Exception as error:
             if connection is not None:
                 connection.close()

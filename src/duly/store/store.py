@@ -256,7 +256,7 @@ class Store:
 
         def op() -> Op[set[str]]:
             again = next(tries, True)  # first of all: this try may be cut off anywhere
-            settling = ops_settle.settle(self.dialect, batch, shard=self._shard, only_expired=only_expired)
+            settling = ops_settle.settle(self.dialect, batch, shard=self._shard, only_expired=only_expired, own=True)
             accepted = yield from ops_keys.freeing(self.dialect, freed, settling)
             if again and len(accepted) < len(batch):
                 missing = [each for each in batch if each.id not in accepted]

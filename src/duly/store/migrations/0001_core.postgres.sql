@@ -68,21 +68,22 @@ CREATE TABLE duly.parked (
 );
 CREATE INDEX parked_by_reason ON duly.parked (reason, task, parked_at);
 
+-- The columns of running, ended and runs are in an order that leaves no gaps: each row is written for every job.
 CREATE TABLE duly.running (
     id            uuid PRIMARY KEY,
+    worker_id     uuid NOT NULL,
     token         bigint NOT NULL CHECK (token > 0),
-    queue         text COLLATE "C" NOT NULL,
-    tenant        text COLLATE "C" NOT NULL,
-    task          text COLLATE "C" NOT NULL,
-    priority      smallint NOT NULL,
     run_at        bigint NOT NULL,
+    claimed_at    bigint NOT NULL,
+    leased_until  bigint NOT NULL,
     attempt       integer NOT NULL CHECK (attempt > 0),
+    priority      smallint NOT NULL,
     crashes       smallint NOT NULL CHECK (crashes >= 0),
     hold          smallint NOT NULL,
     limited       boolean NOT NULL DEFAULT false,
-    worker_id     uuid NOT NULL,
-    claimed_at    bigint NOT NULL,
-    leased_until  bigint NOT NULL,
+    queue         text COLLATE "C" NOT NULL,
+    tenant        text COLLATE "C" NOT NULL,
+    task          text COLLATE "C" NOT NULL,
     deadline_at   bigint,
     cancel_at     bigint,
     cancel_reason text,
@@ -94,24 +95,24 @@ CREATE INDEX running_cancelled ON duly.running (worker_id) WHERE cancel_at IS NO
 
 CREATE TABLE duly.ended (
     id          uuid PRIMARY KEY,
-    state       text NOT NULL CHECK (state IN ('succeeded', 'failed', 'cancelled')),
     finished_at bigint NOT NULL,
     token       bigint NOT NULL,
     attempt     integer NOT NULL,
-    crashes     smallint NOT NULL,
-    hold        smallint NOT NULL DEFAULT 0,
+    crashes     smallint,  -- NULL is 0, as it mostly is: that takes no room
+    hold        smallint,
+    state       text NOT NULL CHECK (state IN ('succeeded', 'failed', 'cancelled')),
     reason      text
 );
-CREATE INDEX ended_by_state ON duly.ended (state, finished_at, id);
+CREATE INDEX ended_by_state ON duly.ended (state, finished_at);
 
 CREATE TABLE duly.runs (
     job_id      uuid NOT NULL,
+    worker_id   uuid NOT NULL,
     token       bigint NOT NULL,
-    attempt     integer NOT NULL,
-    outcome     text NOT NULL CHECK (outcome IN ('succeeded', 'failed', 'cancelled', 'snoozed', 'released', 'crashed', 'expired')),
     started_at  bigint NOT NULL,
     finished_at bigint NOT NULL,
-    worker_id   uuid NOT NULL,
+    attempt     integer NOT NULL,
+    outcome     text NOT NULL CHECK (outcome IN ('succeeded', 'failed', 'cancelled', 'snoozed', 'released', 'crashed', 'expired')),
     error_kind  text,
     error       text,
     traceback   text,
@@ -207,7 +208,7 @@ CREATE VIEW duly.places AS
     UNION ALL
     SELECT id, 'running', run_at, token, attempt, crashes, claimed_at, NULL, worker_id, cancel_at, progress, progress_text, NULL, NULL FROM duly.running
     UNION ALL
-    SELECT id, state, NULL, token, attempt, crashes, NULL, finished_at, NULL, NULL, NULL, NULL, reason, NULL FROM duly.ended;
+    SELECT id, state, NULL, token, attempt, COALESCE(crashes, 0::smallint), NULL, finished_at, NULL, NULL, NULL, NULL, reason, NULL FROM duly.ended;
 
 -- For programs in other languages: SELECT duly.enqueue('send_welcome', '{"user_id": 42}');
 -- Documented in docs/howto/enqueue-from-sql.md. 6600000000 is the default horizon of duly.domain.rank.

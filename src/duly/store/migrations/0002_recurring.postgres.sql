@@ -61,7 +61,7 @@ CREATE OR REPLACE VIEW duly.places AS
     UNION ALL
     SELECT id, 'running', run_at, token, attempt, crashes, claimed_at, NULL, worker_id, cancel_at, progress, progress_text, NULL, NULL FROM duly.running
     UNION ALL
-    SELECT id, state, NULL, token, attempt, crashes, NULL, finished_at, NULL, NULL, NULL, NULL, reason, NULL FROM duly.ended
+    SELECT id, state, NULL, token, attempt, COALESCE(crashes, 0::smallint), NULL, finished_at, NULL, NULL, NULL, NULL, reason, NULL FROM duly.ended
     UNION ALL
     SELECT r.id, 'disabled', r.next_run_at, r.token, 0, 0::smallint, NULL, NULL, NULL, NULL, NULL, NULL, r.disabled_reason, NULL
     FROM duly.recurring r WHERE NOT r.enabled AND NOT EXISTS (SELECT 1 FROM duly.running u WHERE u.id = r.id);

@@ -166,20 +166,38 @@ SELECT json_group_array(json_array(rank, id)) FROM (
     WHERE queue = :queue AND suspect = :suspect AND tenant = :tenant AND task = :task AND (rank, id) >= (:from_rank, :from_id)
     ORDER BY rank, id LIMIT :n)
 
+-- part: leasing_from_lane [sqlite] What a claim lays out in a table of this connection, to take it from there: jobs that wait, as they will run.
+INSERT INTO duly.leasing (id, token, queue, tenant, task, priority, run_at, attempt, crashes, hold, rank,
+                          args, max_attempts, retry, timeout_us, expires_at, created_at, headers, limit_key)
+SELECT w.id, w.token + 1, w.queue, w.tenant, w.task, w.priority, w.run_at, w.attempt + 1, w.crashes, w.hold, w.rank,
+       j.args, j.max_attempts, j.retry, j.timeout_us, j.expires_at, j.created_at, j.headers, j.limit_key
+
+-- name: pick_lane [sqlite] The first jobs of one lane.
+@leasing_from_lane
+FROM (SELECT * FROM duly.waiting
+      WHERE queue = :queue AND suspect = :suspect AND tenant = :tenant AND task = :task AND (rank, id) >= (:from_rank, :from_id)
+      ORDER BY rank, id LIMIT :n) w CROSS JOIN duly.jobs j ON j.id = w.id
+
+-- name: pick_jobs [sqlite] The jobs that were chosen from several lanes.
+@leasing_from_lane
+FROM json_each(:ids) e CROSS JOIN duly.waiting w ON w.id = e.value CROSS JOIN duly.jobs j ON j.id = w.id
+
 -- name: lease [sqlite] Lease the picked jobs to a worker.
 INSERT INTO duly.running (id, token, queue, tenant, task, priority, run_at, attempt, crashes, hold, limited,
                           worker_id, claimed_at, leased_until, deadline_at)
-SELECT w.id, w.token + 1, w.queue, w.tenant, w.task, w.priority, w.run_at, w.attempt + 1, w.crashes, w.hold, :limited,
-       :worker_id, :now, :lease_now + :lease_us, :now + j.timeout_us + :lease_us
-FROM json_each(:ids) e CROSS JOIN duly.waiting w ON w.id = e.value CROSS JOIN duly.jobs j ON j.id = w.id
+SELECT id, token, queue, tenant, task, priority, run_at, attempt, crashes, hold, :limited,
+       :worker_id, :now, :lease_now + :lease_us, :now + timeout_us + :lease_us FROM duly.leasing
 
 -- name: leave_lane [sqlite] Take the picked jobs out of their lanes.
-DELETE FROM duly.waiting WHERE id IN (SELECT value FROM json_each(:ids))
+DELETE FROM duly.waiting WHERE id IN (SELECT id FROM duly.leasing)
 
--- name: leased_jobs [sqlite] What was just leased, in the order of the ids, as one JSON array, so that one step fetches it.
-SELECT json_group_array(json_array(r.id, r.token, r.attempt, r.crashes, r.queue, r.tenant, r.task, r.priority, r.run_at,
-       r.hold, j.args, j.max_attempts, j.retry, j.timeout_us, j.expires_at, j.created_at, j.headers, r.claimed_at, j.limit_key))
-FROM json_each(:ids) e CROSS JOIN duly.running r ON r.id = e.value CROSS JOIN duly.jobs j ON j.id = r.id
+-- name: leased_jobs [sqlite] What was just leased, in its order, as one JSON array, so that one step fetches it.
+SELECT json_group_array(json_array(id, token, attempt, crashes, queue, tenant, task, priority, run_at,
+       hold, args, max_attempts, retry, timeout_us, expires_at, created_at, headers, :now, limit_key, rank))
+FROM (SELECT * FROM duly.leasing ORDER BY rowid)
+
+-- name: clear_leasing [sqlite] Make room for the next.
+DELETE FROM duly.leasing
 
 -- name: open_lanes [sqlite] Which of some lanes nothing bars: no gate that is closed, and no limit but those the claim holds.
 SELECT l.key FROM json_each(:lanes) l WHERE NOT EXISTS (

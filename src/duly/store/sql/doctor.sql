@@ -164,7 +164,7 @@ SELECT 'scheduled', token, attempt, crashes, hold, run_at, NULL FROM duly.schedu
 UNION ALL SELECT 'waiting', token, attempt, crashes, hold, run_at, NULL FROM duly.waiting WHERE id = :id::uuid
 UNION ALL SELECT 'parked', token, attempt, crashes, hold, run_at, reason FROM duly.parked WHERE id = :id::uuid
 UNION ALL SELECT 'running', token, attempt, crashes, hold, run_at, NULL FROM duly.running WHERE id = :id::uuid
-UNION ALL SELECT 'ended', token, attempt, crashes, hold, finished_at, state FROM duly.ended WHERE id = :id::uuid
+UNION ALL SELECT 'ended', token, attempt, COALESCE(crashes, 0), COALESCE(hold, 0), finished_at, state FROM duly.ended WHERE id = :id::uuid
 
 -- name: drop_scheduled Out of the schedule, whatever else there is of it.
 DELETE FROM duly.scheduled WHERE id = :id::uuid

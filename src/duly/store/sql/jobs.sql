@@ -71,7 +71,7 @@ INSERT INTO duly.ended (id, state, finished_at, token, attempt, crashes, hold, r
 VALUES (:id::uuid, :state::text, :now, :token::bigint, :attempt::integer, :crashes::smallint, :hold::smallint, :reason::text)
 
 -- name: lock_ended [postgres] Hold a finished job that is to come back.
-SELECT token, hold FROM duly.ended WHERE id = :id::uuid FOR UPDATE
+SELECT token, COALESCE(hold, 0) FROM duly.ended WHERE id = :id::uuid FOR UPDATE
 
 -- name: lock_ended [sqlite] Find a finished job that is to come back.
 SELECT token, hold FROM duly.ended WHERE id = :id

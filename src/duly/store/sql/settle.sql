@@ -14,7 +14,7 @@ WITH batch AS (
               :now - b.age_us AS finished_at, CASE WHEN b.ran_us < 0 THEN r.claimed_at ELSE :now - b.age_us - b.ran_us END AS started_at
 ), ended AS (
     INSERT INTO duly.ended (id, state, finished_at, token, attempt, crashes, hold, reason)
-    SELECT id, state, finished_at, token, attempt - uncounted, crashes, hold, reason FROM held WHERE state IN ('succeeded', 'failed', 'cancelled')
+    SELECT id, state, finished_at, token, attempt - uncounted, NULLIF(crashes, 0), NULLIF(hold, 0), reason FROM held WHERE state IN ('succeeded', 'failed', 'cancelled')
 ), later AS (
     INSERT INTO duly.scheduled (id, run_at, queue, tenant, task, priority, token, attempt, crashes, hold)
     SELECT id, COALESCE(again_at, :now + delay_us), queue, tenant, task, priority, token, attempt - uncounted, crashes, hold
@@ -102,7 +102,7 @@ SELECT r.queue, json_extract(b.value, '$[6]') > 1, r.tenant, r.task,
 FROM json_each(:batch) b CROSS JOIN duly.running r
 ON r.id = json_extract(b.value, '$[0]') AND r.token = json_extract(b.value, '$[1]')
 
--- name: settle_rollups [sqlite] Count the runs that end, by minute, tenant, queue and task.
+-- part: count_runs [sqlite] Runs that end, by minute, tenant, queue and task.
 INSERT INTO duly.rollups (period_us, period_at, tenant, queue, task, shard, runs, succeeded, failed, retried, cancelled, crashed, recovered, ran_us, waited_us, wait_5ms, wait_20ms, wait_100ms, wait_500ms, wait_1s, wait_5s, wait_15s, wait_1m, wait_5m, wait_30m, wait_2h, wait_more)
 SELECT 60000000, finished_at - finished_at % 60000000, tenant, queue, task, :shard,
        count(*),
@@ -126,11 +126,8 @@ SELECT 60000000, finished_at - finished_at % 60000000, tenant, queue, task, :sha
        sum(started_at - run_at >= 300000000 AND started_at - run_at < 1800000000),
        sum(started_at - run_at >= 1800000000 AND started_at - run_at < 7200000000),
        sum(started_at - run_at >= 7200000000)
-FROM (SELECT r.tenant, r.queue, r.task, r.run_at, u.attempt, u.outcome, u.started_at, u.finished_at,
-             CASE WHEN json_extract(b.value, '$[2]') IS NULL THEN '' ELSE json_extract(b.value, '$[2]') END AS state
-      FROM json_each(:batch) b CROSS JOIN duly.running r
-      ON r.id = json_extract(b.value, '$[0]') AND r.token = json_extract(b.value, '$[1]')
-      CROSS JOIN duly.runs u ON u.job_id = r.id AND u.token = r.token)
+
+-- part: add_counts [sqlite] The counts of a minute grow.
 WHERE true GROUP BY 2, 3, 4, 5
 ON CONFLICT (period_us, period_at, tenant, queue, task, shard) DO UPDATE SET
     runs = runs + excluded.runs, succeeded = succeeded + excluded.succeeded, failed = failed + excluded.failed, retried = retried + excluded.retried,
@@ -140,8 +137,53 @@ ON CONFLICT (period_us, period_at, tenant, queue, task, shard) DO UPDATE SET
         wait_1m = wait_1m + excluded.wait_1m, wait_5m = wait_5m + excluded.wait_5m, wait_30m = wait_30m + excluded.wait_30m, wait_2h = wait_2h + excluded.wait_2h,
         wait_more = wait_more + excluded.wait_more
 
+-- name: settle_rollups [sqlite] Count the runs that end, by minute, tenant, queue and task.
+@count_runs
+FROM (SELECT r.tenant, r.queue, r.task, r.run_at, u.attempt, u.outcome, u.started_at, u.finished_at,
+             CASE WHEN json_extract(b.value, '$[2]') IS NULL THEN '' ELSE json_extract(b.value, '$[2]') END AS state
+      FROM json_each(:batch) b CROSS JOIN duly.running r
+      ON r.id = json_extract(b.value, '$[0]') AND r.token = json_extract(b.value, '$[1]')
+      CROSS JOIN duly.runs u ON u.job_id = r.id AND u.token = r.token)
+@add_counts
+
 -- name: settle_done [sqlite] Take the settled runs out of running.
 DELETE FROM duly.running WHERE id IN (SELECT value FROM json_each(:ids))
+
+-- Most runs succeed, and need no more than a few columns: they are laid out in a table of this connection, once, and go from there.
+
+-- name: settle_lay_out [sqlite] Runs that succeeded and are held by their token, as text: id, token, how long they ran, how long ago, result.
+INSERT OR IGNORE INTO duly.settling (id, token, queue, tenant, task, run_at, attempt, hold, worker_id, started_at, finished_at, result)
+SELECT r.id, r.token, r.queue, r.tenant, r.task, r.run_at, r.attempt, r.hold, r.worker_id,
+       CASE WHEN substr(b.value, 56, 1) = '-' THEN r.claimed_at
+            ELSE :now - CAST(substr(b.value, 75, 19) AS integer) - CAST(substr(b.value, 56, 19) AS integer) END,
+       :now - CAST(substr(b.value, 75, 19) AS integer), nullif(substr(b.value, 94), '')
+FROM json_each(:batch) b CROSS JOIN duly.running r
+ON r.id = substr(b.value, 1, 36) AND r.token = CAST(substr(b.value, 37, 19) AS integer)
+
+-- name: settle_laid_runs [sqlite] Write the history of runs that succeeded.
+INSERT INTO duly.runs (job_id, token, attempt, outcome, started_at, finished_at, worker_id, result)
+SELECT id, token, attempt, 'succeeded', started_at, finished_at, worker_id, result FROM duly.settling
+
+-- name: settle_laid_ended [sqlite] Their jobs have ended.
+INSERT INTO duly.ended (id, state, finished_at, token, attempt, crashes, hold)
+SELECT id, 'succeeded', finished_at, token, attempt, 0, hold FROM duly.settling
+
+-- name: settle_laid_rollups [sqlite] Count them.
+@count_runs
+FROM (SELECT *, 'succeeded' AS outcome, 'succeeded' AS state FROM duly.settling)
+@add_counts
+
+-- name: settle_laid_done [sqlite] Take them out of running.
+DELETE FROM duly.running WHERE id IN (SELECT id FROM duly.settling)
+
+-- name: settle_laid [sqlite] Which they were.
+SELECT json_group_array(id) FROM duly.settling
+
+-- name: settle_clear [sqlite] Make room for the next.
+DELETE FROM duly.settling
+
+-- name: forget_runs Drop the first runs of a job that has had very many.
+DELETE FROM duly.runs WHERE job_id = :id::uuid AND token <= :before::bigint
 
 -- name: settled_before Whether a run is on record with this outcome: a retry after a lost reply asks this.
 SELECT job_id FROM duly.runs WHERE job_id = :id::uuid AND token = :token::bigint AND outcome = :outcome::text

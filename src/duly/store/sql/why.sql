@@ -21,7 +21,7 @@ SELECT 'running', run_at, attempt, crashes, hold, NULL, 0, worker_id, claimed_at
        progress_text, NULL, NULL, NULL
 FROM duly.running WHERE id = :id::uuid
 UNION ALL
-SELECT state, NULL, attempt, crashes, hold, NULL, 0, NULL, finished_at, NULL, NULL, NULL, NULL, NULL, NULL, reason, NULL, NULL
+SELECT state, NULL, attempt, COALESCE(crashes, 0), COALESCE(hold, 0), NULL, 0, NULL, finished_at, NULL, NULL, NULL, NULL, NULL, NULL, reason, NULL, NULL
 FROM duly.ended WHERE id = :id::uuid
 
 -- name: why_last_run How the last run of a job ended.
