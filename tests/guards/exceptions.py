@@ -20,6 +20,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
     "next_task [sqlite]": {"": LANE},
     "head_of_open_lane [postgres]": {"tenant = :tenant": LANE},
     "head_of_lane [sqlite]": {"": LANE},
+    "pick_lane [sqlite]": {"": LANE},
     "doctor_lapsed": {"": READ},
     "is_dead_key": {"": "names the key that the doctor has locked"},
     "drop_key": {"": "names the key that the doctor has locked"},
@@ -42,7 +43,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
     "add_hour [postgres]": {"": "counts are added to those that are there"},
     "add_hour [sqlite]": {"": "counts are added to those that are there"},
     "settle [postgres]": {"ON CONFLICT": "counts are added to those that are there"},
-    "settle_rollups [sqlite]": {"ON CONFLICT": "counts are added to those that are there"},
+    "add_counts [sqlite]": {"ON CONFLICT": "counts are added to those that are there"},
     "hold_key [postgres]": {
         "": "that the holder keeps the key is a row of its own; without this the primary key refuses"
     },

@@ -17,6 +17,7 @@ import pytest
 
 from duly.store import statements
 from duly.store.call import Dialect
+from duly.store.sqlite import DESKS
 from duly.store.statements import Compiled
 from tests.guards.exceptions import EXCEPTIONS
 from tests.guards.guard import Guard
@@ -130,6 +131,8 @@ class Preparing:
     def __init__(self, url: str) -> None:
         self._is_postgres = url.startswith("postgresql:")
         self._lite = sqlite3.connect(":memory:" if self._is_postgres else url.removeprefix("sqlite:///"))
+        for table in DESKS:
+            self._lite.execute(table)
         self._postgres = psycopg.connect(url, autocommit=True) if self._is_postgres else None
 
     def prepare(self, name: str) -> None:

@@ -11,9 +11,13 @@ from uuid import uuid4
 import pytest
 
 from duly import Duly, InvalidOption, RecurringJobNotFound
+from duly.domain.ids import uuid7
 from duly.domain.limits import Says
+from duly.domain.principal import TokenRecord
 from duly.domain.records import Lane
+from duly.store import ops_tokens
 from duly.store.call import Call, Dialect, Op, Rows
+from duly.store.store import Store
 from duly.testing import TestClock
 from tests.databases import Databases, Kind
 from tests.guards.rows.tenants import STATEMENTS
@@ -123,3 +127,10 @@ def test_two_tenants_have_recurring_jobs_of_one_key_and_name(databases: Database
         for tenant in ("a", "b"):
             jobs.tenant(tenant)[fetch].recur("x", every="1h", name="nightly")
         assert raw.rows("SELECT tenant FROM duly.schedules ORDER BY tenant") == [("a",), ("b",)]
+
+
+def test_somebody_who_is_let_in_again_after_a_lost_reply_is_in_once(store: Store) -> None:
+    record = TokenRecord(uuid7(), "token", "ci", "read", None, 0, None, None, None)
+    for _ in range(2):
+        store.run(lambda: ops_tokens.add(record, "a hash", None, actor=None))
+    assert [each.name for each in store.database.read(ops_tokens.everyone)] == ["ci"]

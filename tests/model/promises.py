@@ -71,7 +71,9 @@ class Promises:
         found: dict[str, Seen] = {}
         for place in LIVE_AND_ENDED:
             state = "state" if place == "ended" else "NULL"
-            rows = self.real.raw.rows(f"SELECT id, token, attempt, crashes, hold, {state} FROM duly.{place}")
+            rows = self.real.raw.rows(
+                f"SELECT id, token, attempt, COALESCE(crashes, 0), COALESCE(hold, 0), {state} FROM duly.{place}"
+            )
             found |= {str(row[0]): Seen(place, *row[1:]) for row in rows}
         return found
 

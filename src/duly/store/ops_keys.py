@@ -138,7 +138,7 @@ def _evict_sqlite(key: str, may: int) -> Op[int]:
     if ids == "[]":
         return 0
     some: dict[str, Value] = {"key": key, "ids": str(ids)}
-    for statement in ("evict_park", "evict_note", "leave_lane"):
+    for statement in ("evict_park", "evict_note", "evict_leave"):
         yield Call(statement, some)
     return len(json.loads(str(ids)))
 

@@ -22,6 +22,24 @@ RUNS = (
         without="a worker that lost its lease takes the job away from the one that has it now",
         edits=(Statement("settle_held [sqlite]", TOKEN_B),),
     ),
+    Guard(
+        name="settle_lay_out: token",
+        protects=STALE,
+        without="a worker that lost its lease ends the run of the one that has the job now, if it succeeded",
+        edits=(Statement("settle_lay_out [sqlite]", " AND r.token = CAST(substr(b.value, 37, 19) AS integer)"),),
+    ),
+    Guard(
+        name="settle_lay_out: a run that is said twice in a batch",
+        protects="I2 P7",
+        without="a batch in which a run is named twice is refused for ever",
+        edits=(Statement("settle_lay_out [sqlite]", "INSERT OR IGNORE INTO", "INSERT INTO"),),
+    ),
+    Guard(
+        name="parked_before: token",
+        protects=STALE,
+        without="a worker that lost its lease is told that it set the job aside",
+        edits=(Statement("parked_before", " AND token = :token::bigint"),),
+    ),
     *(
         Guard(
             name=f"{name}: token (SQLite)",
@@ -322,7 +340,7 @@ RUNS = (
         name="claim: the token grows (SQLite)",
         protects="F2 I3 P3",
         without="a run has the token of the one before it",
-        edits=(Statement("lease [sqlite]", "w.token + 1,", "max(w.token, 1),"),),
+        edits=(Statement("leasing_from_lane [sqlite]", "w.token + 1,", "max(w.token, 1),"),),
     ),
     Guard(
         name="claim: the attempt is counted (PostgreSQL)",
@@ -334,7 +352,7 @@ RUNS = (
         name="claim: the attempt is counted (SQLite)",
         protects="F9 I5 P6",
         without="a job that takes its worker with it is tried for ever",
-        edits=(Statement("lease [sqlite]", "w.attempt + 1,", "max(w.attempt, 1),"),),
+        edits=(Statement("leasing_from_lane [sqlite]", "w.attempt + 1,", "max(w.attempt, 1),"),),
     ),
     *(
         Guard(

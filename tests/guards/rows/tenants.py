@@ -47,6 +47,12 @@ STATEMENTS = {
 
 TENANTS = (
     Guard(
+        name="insert_token: once",
+        protects="F14 P7",
+        without="to let somebody in again after a lost reply is an error, though they are in",
+        edits=(Statement("insert_token", "ON CONFLICT DO NOTHING "),),
+    ),
+    Guard(
         name="find_recurring: only what is this tenant's",
         protects=APART,
         without="a tenant that makes a recurring job changes the one that another has by the same key",

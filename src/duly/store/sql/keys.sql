@@ -178,6 +178,9 @@ INSERT INTO duly.parked (id, queue, tenant, task, run_at, priority, token, attem
 SELECT w.id, w.queue, w.tenant, w.task, w.run_at, w.priority, w.token, w.attempt, w.crashes, w.hold, :now, 'key', :key, w.rank
 FROM json_each(:ids) e CROSS JOIN duly.waiting w ON w.id = e.value
 
+-- name: evict_leave [sqlite] And leave their lane.
+DELETE FROM duly.waiting WHERE id IN (SELECT value FROM json_each(:ids))
+
 -- name: evict_note [sqlite] They are no longer let in.
 DELETE FROM duly.admitted WHERE key = :key AND job_id IN (SELECT value FROM json_each(:ids))
 
