@@ -15,6 +15,7 @@ MODULES = (
     "power",
     "postgres",
     "network",
+    "verbs",
 )
 
 

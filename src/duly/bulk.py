@@ -40,7 +40,9 @@ class BulkAdmin(Admin):
 
     def _each(self, job_ids: Iterable[str], do: Callable[[str], Op[R]]) -> dict[str, R]:
         """Do something to each of many jobs, a batch in a transaction."""
-        return in_batches(job_ids, lambda batch: self.store.run(lambda: ops_jobs.each_of(batch, do)))
+        return in_batches(
+            job_ids, lambda batch: self.store.run(lambda: ops_jobs.each_of(self.store.dialect, batch, do))
+        )
 
     def _ending(self, state: State, actor: Actor) -> Callable[[str], Op[str]]:
         return lambda job_id: ops_jobs.end_by_hand(self.store.dialect, job_id, state, "ended by hand", actor=actor)

@@ -222,11 +222,11 @@ def test_a_follower_that_was_given_up_does_not_keep_the_key(jobs: Duly, gate: Ga
 
 def test_the_follower_waits_while_the_first_is_retried(jobs: Duly, gate: Gate) -> None:
     task = gate.task.using(unique=by("keep_latest"), retry=Backoff.fixed(0.05, max_attempts=2))
-    gate.open.release(9)
     with jobs.worker(thread_slots=1):
         failing = task.enqueue(-1)
         gate.wait_started()
         follower = task.enqueue(7)
+        gate.open.release(9)
         assert follower.wait(5) == 7
     assert gate.ran == [-1, -1, 7]
     assert jobs.get(failing.id).state is State.FAILED

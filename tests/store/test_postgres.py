@@ -23,10 +23,10 @@ from duly.domain.errors import (
     DatabaseUnavailable,
     SchemaMissing,
 )
-from duly.domain.ids import uuid7, uuid7_many
+from duly.domain.ids import is_job_id, uuid7, uuid7_many
 from duly.domain.records import Lane, NewJob, ProcessIdentity, Settled
 from duly.domain.states import State
-from duly.store import ops_claim, ops_enqueue, ops_settle, ops_upkeep
+from duly.store import ops_claim, ops_enqueue, ops_jobs, ops_settle, ops_upkeep
 from duly.store.call import Call, Dialect, Op, Rows
 from duly.store.database import Hint
 from duly.store.postgres import PLANNER, PostgresDatabase
@@ -828,3 +828,23 @@ def test_getting_one_job_probes_each_place_once(big: str) -> None:
     assert "Seq Scan" not in plan
     for place in ("scheduled", "waiting", "parked", "running", "ended"):
         assert f"{place}_pkey" in plan
+
+
+# -- verbs for many jobs ------------------------------------------------------------------------------------------
+
+
+def test_many_jobs_are_gone_through_in_the_order_in_which_a_bulk_enqueue_takes_their_keys(pg: Factory) -> None:
+    """Else two who do something to many jobs, or one and a bulk enqueue, wait for each other in a circle."""
+    last, first, none = pg.unique("b").id, pg.unique("a").id, pg.enqueue()
+    gone_through: list[str] = []
+
+    def do(job_id: str) -> Op[str]:
+        gone_through.append(job_id)
+        if is_job_id(job_id):
+            yield Call("wanted_key", {"id": job_id})
+        return job_id.upper()
+
+    given = [last, none, "no id", first]
+    answers = pg.store.database.write(lambda: ops_jobs.each_of(Dialect.POSTGRES, given, do))
+    assert gone_through == [none, "no id", first, last]
+    assert list(answers.items()) == [(each, each.upper()) for each in given]

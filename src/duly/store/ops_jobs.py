@@ -11,6 +11,7 @@ from duly.domain.ids import is_job_id
 from duly.domain.rank import DEFAULT_HORIZON_US
 from duly.domain.records import HOLD, Counts, Filter, JobRecord, QueueRecord, RunRecord, Standing
 from duly.domain.states import State
+from duly.domain.unique import storage_key
 from duly.store import ops_audit
 from duly.store.call import Call, Dialect, Op, Row, Rows, Value
 from duly.store.ops_enqueue import MOVES, Unstarted, move_to, requeue, take_unstarted
@@ -46,12 +47,19 @@ def within(tenant: str, job_id: str, do: Callable[[], Op[R]], otherwise: R) -> O
     return (yield from do())
 
 
-def each_of(job_ids: Sequence[str], do: Callable[[str], Op[R]]) -> Op[dict[str, R]]:
-    """Do something to each of some jobs, one after the other."""
+def each_of(dialect: Dialect, job_ids: Sequence[str], do: Callable[[str], Op[R]]) -> Op[dict[str, R]]:
+    """Do something to each of some jobs, one after the other; where rows are locked, in one order by all."""
     answers: dict[str, R] = {}
-    for job_id in job_ids:
+    for job_id in (yield from _in_order(job_ids)) if dialect is Dialect.POSTGRES else job_ids:
         answers[job_id] = yield from do(job_id)
-    return answers
+    return {job_id: answers[job_id] for job_id in job_ids}
+
+
+def _in_order(job_ids: Sequence[str]) -> Op[list[str]]:
+    """Jobs in the order in which all lock: those without a unique key, then by key, as a bulk enqueue takes them."""
+    rows = yield Call("wanted_keys", {"ids": [job_id for job_id in job_ids if is_job_id(job_id)]})
+    keys = {str(job_id): (str(tenant), storage_key(str(key))) for job_id, tenant, key in rows}
+    return sorted(job_ids, key=lambda job_id: (*keys.get(job_id, ("", "")), job_id))
 
 
 def runs_of(job_id: str) -> Op[list[RunRecord]]:

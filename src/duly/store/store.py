@@ -655,7 +655,9 @@ class Store:
     ) -> dict[str, tuple[str, str | None]]:
         """The same as `cancel` for each of some jobs, in one transaction."""
         answers = self.database.write(
-            lambda: ops_jobs.each_of(job_ids, lambda each: ops_jobs.cancel(self.dialect, each, reason, actor=actor))
+            lambda: ops_jobs.each_of(
+                self.dialect, job_ids, lambda each: ops_jobs.cancel(self.dialect, each, reason, actor=actor)
+            )
         )
         self.poke_cancelled(answers)
         return answers
@@ -669,7 +671,9 @@ class Store:
     def retry_many(self, job_ids: Sequence[str], *, actor: Actor | None = None) -> dict[str, tuple[str, str | None]]:
         """The same as `retry` for each of some jobs, in one transaction."""
         answers = self.database.write(
-            lambda: ops_jobs.each_of(job_ids, lambda each: ops_jobs.retry(self.dialect, each, actor=actor))
+            lambda: ops_jobs.each_of(
+                self.dialect, job_ids, lambda each: ops_jobs.retry(self.dialect, each, actor=actor)
+            )
         )
         self.poke(Hint("look"))
         return answers
@@ -677,7 +681,9 @@ class Store:
     def delete_many(self, job_ids: Sequence[str], *, actor: Actor | None = None) -> dict[str, str]:
         """The same as `delete` for each of some jobs, in one transaction."""
         return self.database.write(
-            lambda: ops_jobs.each_of(job_ids, lambda each: ops_jobs.delete(self.dialect, each, actor=actor))
+            lambda: ops_jobs.each_of(
+                self.dialect, job_ids, lambda each: ops_jobs.delete(self.dialect, each, actor=actor)
+            )
         )
 
     def end_by_hand(self, job_id: str, state: State, reason: str, *, actor: Actor | None = None) -> str:

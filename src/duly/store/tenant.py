@@ -95,7 +95,9 @@ class TenantStore:
     ) -> dict[str, tuple[str, str | None]]:
         """The same for each of some jobs, in one transaction."""
         answers = self._database.write(
-            lambda: ops_jobs.each_of(job_ids, lambda each: self._cancelling(each, reason, actor, "cancel"))
+            lambda: ops_jobs.each_of(
+                self._dialect, job_ids, lambda each: self._cancelling(each, reason, actor, "cancel")
+            )
         )
         self._store.poke_cancelled(answers)
         return answers
@@ -115,7 +117,7 @@ class TenantStore:
     def retry_many(self, job_ids: Sequence[str], *, actor: Actor | None = None) -> dict[str, tuple[str, str | None]]:
         """The same for each of some jobs, in one transaction."""
         answers = self._database.write(
-            lambda: ops_jobs.each_of(job_ids, lambda each: self._retrying(each, actor, "retry"))
+            lambda: ops_jobs.each_of(self._dialect, job_ids, lambda each: self._retrying(each, actor, "retry"))
         )
         self._store.poke(Hint("look"))
         return answers
@@ -129,7 +131,9 @@ class TenantStore:
 
     def delete_many(self, job_ids: Sequence[str], *, actor: Actor | None = None) -> dict[str, str]:
         """The same for each of some jobs, in one transaction."""
-        return self._database.write(lambda: ops_jobs.each_of(job_ids, lambda each: self._deleting(each, actor)))
+        return self._database.write(
+            lambda: ops_jobs.each_of(self._dialect, job_ids, lambda each: self._deleting(each, actor))
+        )
 
     def _deleting(self, job_id: str, actor: Actor | None) -> Op[str]:
         return self._within(job_id, lambda: ops_jobs.delete(self._dialect, job_id, actor=actor), "unknown")

@@ -105,7 +105,7 @@ ENQUEUE = (
         name="hold_keys: in one order",
         protects=LOCKS,
         without="two bulk enqueues with the same keys deadlock",
-        edits=(Statement("hold_keys [postgres]", " ORDER BY b.key", " ORDER BY b.key DESC"),),
+        edits=(Statement("hold_keys [postgres]", ' ORDER BY b.key COLLATE "C"', ' ORDER BY b.key COLLATE "C" DESC'),),
     ),
     Guard(
         name="release_key: not within its window",

@@ -21,7 +21,10 @@ DELETE FROM duly.jobs WHERE id IN (SELECT value FROM json_each(:ids))
 -- name: prune_ended [sqlite] Forget that they ended.
 DELETE FROM duly.ended WHERE id IN (SELECT value FROM json_each(:ids))
 
--- name: prune_keys Unique keys whose window is over.
+-- name: prune_keys [postgres] Unique keys whose window is over; not those that somebody holds: nobody waits here.
+DELETE FROM duly.unique_keys WHERE ctid = ANY (ARRAY(SELECT ctid FROM duly.unique_keys WHERE until <= :now FOR UPDATE SKIP LOCKED))
+
+-- name: prune_keys [sqlite] Unique keys whose window is over.
 DELETE FROM duly.unique_keys WHERE until <= :now
 
 -- name: prune_rollups Counts whose keeping time is over.

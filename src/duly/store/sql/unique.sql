@@ -23,7 +23,7 @@ RETURNING job_id, next_id, scope
 -- name: hold_keys [postgres] Take many unique keys at once, in key order; says who holds each.
 INSERT INTO duly.unique_keys AS u (tenant, key, job_id, scope, until)
 SELECT :tenant::text, b.key, b.id, :scope::smallint, :now + :window_us::bigint
-FROM unnest(:keys::text[], :ids::uuid[]) AS b(key, id) ORDER BY b.key
+FROM unnest(:keys::text[], :ids::uuid[]) AS b(key, id) ORDER BY b.key COLLATE "C"
 ON CONFLICT (tenant, key) DO UPDATE
 SET job_id = CASE WHEN u.until <= :now THEN excluded.job_id ELSE u.job_id END,
     scope = CASE WHEN u.until <= :now THEN excluded.scope ELSE u.scope END,
@@ -64,6 +64,9 @@ SELECT tenant, key, next_id, job_id FROM duly.unique_keys WHERE tenant = :tenant
 
 -- name: wanted_key The unique key that a job asked for.
 SELECT tenant, unique_key FROM duly.jobs WHERE id = :id::uuid
+
+-- name: wanted_keys [postgres] The unique keys that some jobs asked for.
+SELECT id, tenant, unique_key FROM duly.jobs WHERE id = ANY (:ids::uuid[]) AND unique_key IS NOT NULL
 
 -- name: take_key A key whose holder was to have it only while queued, and has started, goes to another job.
 UPDATE duly.unique_keys SET job_id = :id::uuid, scope = :scope::smallint, until = :now + :window_us::bigint, next_id = NULL
