@@ -23,6 +23,9 @@ from tests.crash_matrix.modes import Mode
 R = TypeVar("R")
 EXITED = 77
 CONNECTIONS = 2
+NOTHING_SENT = ("_commit_gen", "_rollback_gen")
+"""What says nothing to the server where no transaction is open."""
+IDLE = psycopg.pq.TransactionStatus.IDLE
 RAISED = (Mode.SERIALIZATION, Mode.DEADLOCK, Mode.LOCK_TIMEOUT)
 
 
@@ -63,6 +66,8 @@ class FaultyPostgres(PostgresDatabase):
 
         def wait(gen: Generator[Any, Any, Any], **options: Any) -> Any:
             name = getattr(gen, "__name__", "")
+            if name in NOTHING_SENT and connection.pgconn.transaction_status == IDLE:
+                return psycopg.Connection.wait(connection, gen, **options)
             statement = {"_enter_gen": "BEGIN", "_exit_gen": "COMMIT"}.get(name, self._statement)
             return self._cross(connection, statement, lambda: psycopg.Connection.wait(connection, gen, **options))
 

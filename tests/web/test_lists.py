@@ -270,10 +270,9 @@ def test_pages_among_many_are_stretches_of_an_index(jobs: Duly, raw: Raw) -> Non
         if name.startswith("search_"):
             check_search(name, plan)
             continue
-        assert not re.search(r"Seq Scan on (jobs|ended|waiting)\b|Sort|TEMP B-TREE|SCAN .*duly_(?!parked)", plan), (
-            name,
-            plan,
-        )
+        # Of what ended in the same microsecond, the index does not know the order.
+        amiss = r"Seq Scan on (jobs|ended|waiting)\b|(?<!Incremental )Sort  \(|TEMP B-TREE|SCAN .*duly_(?!parked)"
+        assert not re.search(amiss, plan), (name, plan)
         assert not re.search(r"SCAN [a-z](?! USING)", plan) or name == "jobs_of", (name, plan)
 
 
@@ -282,7 +281,7 @@ def check_search(name: str, plan: str) -> None:
     index = {"search_jobs_of_tenant": "jobs_by_tenant", "search_jobs": "jobs_pkey", "search_ended": "ended_by_state"}
     assert not re.search(r"Seq Scan on (jobs|ended|waiting)\b|SCAN [ej]\b(?! USING)", plan), (name, plan)
     assert index.get(name, "") in plan or ("PRIMARY KEY" in plan and name == "search_jobs"), (name, plan)
-    for part in re.findall(r"Sort  .*\n.*\n.*", plan):
+    for part in re.findall(r"(?<!Incremental )Sort  .*\n.*\n.*", plan):
         assert "CTE Scan on f" in part, (name, plan)
 
 
