@@ -189,11 +189,9 @@ class Bench:
 
     def _check_between(self, found: Dump, place: Place, mode: Mode) -> None:
         """Whoever was not told finds all of it or nothing: what was before this use of the database, or after."""
-        may = [self.stages[place.use - 1]]
-        if mode.may_commit:
-            may.append(self.stages[place.use])
-            if self.operation.twice and mode.every_time:
-                may += self.dumps
+        may = [self.stages[place.use - 1], self.stages[place.use]]  # all: what failed may have been a last look
+        if mode.may_commit and self.operation.twice and mode.every_time:
+            may += self.dumps
         assert found in may, "neither all nor nothing was stored\n" + difference(may[-1], found)
 
     def _repeat(self, between: Dump, store: Store) -> None:
