@@ -203,7 +203,9 @@ class Bench:
         self._judge(found)
         begun = between != self.stages[0]
         may = self.dumps if self.operation.twice and begun else self.dumps[:1]
-        assert found in may, "repeated, it is not as if it had been done once\n" + difference(self.dumps[0], found)
+        assert found in may, "repeated, it is not as if it had been done once\n" + "\nOR\n".join(
+            difference(each, found) for each in may
+        )
         answers = self.answers if begun else self.answers[:1]
         assert answer in answers, f"repeated, the answer is {answer}, not one of {answers[:2]}"
 

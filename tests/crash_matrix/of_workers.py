@@ -9,6 +9,7 @@ from duly.domain.limits import Breaker, Says
 from duly.domain.records import Claimed, Lane, ProcessIdentity, Settled, Skew
 from duly.store.call import Op
 from duly.store.ops_keys import Freed
+from duly.store.ops_settle import RUNS_KEPT
 from tests.crash_matrix.of_jobs import let_in, running
 from tests.crash_matrix.operation import Act, Table
 from tests.crash_matrix.world import World
@@ -41,17 +42,20 @@ def claiming(lanes: Sequence[Lane] = (SEND,), n: int = 2, **options: Any) -> tup
     return act, repeat
 
 
+HOUR_US = 3_600_000_000  # by the server's clock, which goes on
+
+
 def three(world: World) -> None:
     world.make.many(3)
 
 
 def under_limit(world: World) -> None:
-    world.store.gates.set_limit("task", "send", Says(slots=2, rate_n=10, rate_us=1_000_000, burst=5))
+    world.store.gates.set_limit("task", "send", Says(slots=2, rate_n=10, rate_us=HOUR_US, burst=5))
     world.make.many(3)
 
 
 def under_key_rate(world: World) -> None:
-    world.store.gates.set_limit("keys", "send", Says(rate_n=10, rate_us=1_000_000, burst=5))
+    world.store.gates.set_limit("keys", "send", Says(rate_n=10, rate_us=HOUR_US, burst=5))
     world.store.gates.meter_keys("send", ["send"])
     world.make.enqueue(limit_key="send/a")
     world.store.gates.admit()
@@ -168,6 +172,22 @@ for how in ("succeeded", "retried", "released"):
     TABLE.add(
         f"settle unique while queued {how}", "Store.settle_keyed", unique_running(scope="queued"), **settle_as(how)
     )
+
+
+def long_running(world: World) -> None:
+    """A job that has snoozed very often."""
+    job = world.make.running()
+    assert world.raw is not None
+    for token in (1, RUNS_KEPT, 2 * RUNS_KEPT - 1):
+        world.raw.rows(
+            "INSERT INTO duly.runs (job_id, token, attempt, outcome, started_at, finished_at, worker_id)"
+            f" SELECT id, {token}, 1, 'snoozed', 1, 2, worker_id FROM duly.running"
+        )
+    world.raw.rows(f"UPDATE duly.running SET token = {2 * RUNS_KEPT}")
+    world.kept["job"] = job._replace(token=2 * RUNS_KEPT)
+
+
+TABLE.add("settle the last of many runs", "Store.settle", long_running, **settle_as("snoozed"))
 TABLE.add("settle unique and let the next have the key", "Store.settle_keyed", with_follower, **settle_as("succeeded"))
 TABLE.add("settle unique that another took over", "Store.settle_keyed", superseded, **settle_as("retried"))
 TABLE.add(

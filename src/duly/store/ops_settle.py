@@ -72,10 +72,15 @@ def settle(
     return accepted
 
 
+def forgets_runs(settled: Settled) -> bool:
+    """Whether it is time to look at how many runs a job has had: its end takes more than one statement."""
+    return settled.token % RUNS_KEPT == 0 and settled.state in ("scheduled", "queued")
+
+
 def _forget_old_runs(batch: Sequence[Settled], accepted: set[str]) -> Op[None]:
     """Of a job that goes on and on, by snoozing, keep the last runs: they go with the job, which does not end."""
     for each in batch:
-        if each.token % RUNS_KEPT == 0 and each.state in ("scheduled", "queued") and each.id in accepted:
+        if forgets_runs(each) and each.id in accepted:
             yield Call("forget_runs", {"id": each.id, "before": each.token - RUNS_KEPT})
 
 

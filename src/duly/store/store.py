@@ -263,7 +263,7 @@ class Store:
                 accepted |= yield from ops_settle.already_settled(missing)
             return accepted
 
-        return self.database.write(op, atomic=freed is not None)
+        return self.database.write(op, atomic=freed is not None or any(map(ops_settle.forgets_runs, batch)))
 
     def settle_keyed(
         self,
