@@ -21,7 +21,6 @@ import json
 import logging
 import os
 import random
-import sqlite3
 import subprocess
 import sys
 import threading
@@ -32,6 +31,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from chaos.checker import connect
 from duly import Backoff, Duly, current_job
 
 ROOT = Path(__file__).parents[1]
@@ -112,17 +112,8 @@ class Connections:
             self._free.append(connection)
 
 
-def connect(url: str) -> Any:
-    """A connection by the usual library."""
-    if url.startswith("postgres"):
-        import psycopg
-
-        return psycopg.connect(url)
-    return sqlite3.connect(url.removeprefix("sqlite:///"), timeout=60)
-
-
 async def aconnect(url: str) -> Any:
-    """The same for a coroutine."""
+    """A connection by the usual library, for a coroutine."""
     if url.startswith("postgres"):
         import psycopg
 

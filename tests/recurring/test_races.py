@@ -16,12 +16,12 @@ import pytest
 from duly import Conflict, Duly, JobNotFound, RecurringJob
 from duly.domain.records import Claimed, Lane, Settled
 from duly.recurring_options import edited
-from duly.store import ops_claim, ops_recurring_runs, ops_settle, ops_upkeep
+from duly.store import ops_claim, ops_jobs, ops_recurring_runs, ops_settle, ops_upkeep
 from duly.store.call import Dialect, Op
 from duly.testing import TestClock
 from tests.helpers import eventually, never, opened
 from tests.recurring.killed import LEASE_US, claim
-from tests.recurring.stepping import Beside, run_with
+from tests.stepping import Beside, run_with
 from tests.store import invariants
 from tests.store.raw import Raw
 
@@ -142,7 +142,12 @@ def spawning(scene: Scene) -> Prepared:
     return job, 0, lambda app: ops_recurring_runs.spawn(app.store.recurring, 10)
 
 
-SIDES = [claiming, promoting, finishing, failing, rescuing, releasing, parking, spawning]
+def hastening(scene: Scene) -> Prepared:
+    job = scene.job()
+    return job, 0, lambda app: ops_jobs.set_priority(job.id, 70)
+
+
+SIDES = [claiming, promoting, finishing, failing, rescuing, releasing, parking, spawning, hastening]
 VERBS: dict[str, Callable[[Duly, RecurringJob, TestClock], Op[Any]]] = {
     "disable": lambda app, job, clock: app.store.recurring.set_enabled(job.id, False, by=None, reason="enough"),
     "condition": lambda app, job, clock: app.store.recurring.set_enabled_if(job.id, "1 = 0", {}, by=None, reason="no"),

@@ -212,15 +212,17 @@ def set_priority(job_id: str, priority: int, *, actor: Actor | None = None, acti
 
 def _set_priority(job_id: str, priority: int) -> Op[bool]:
     params: dict[str, Value] = {"id": job_id, "priority": priority, "horizon": DEFAULT_HORIZON_US}
-    job = yield from get(job_id)
-    if job is None or job.state not in (State.SCHEDULED, State.QUEUED):
-        return False
-    yield Call("set_priority", params)
-    yield Call("reprioritise_scheduled", params)  # first, as jobs go from here to the lanes and not back
-    yield Call("rerank", params)
-    yield Call("rerank_parked", params)
-    yield Call("look_at_key_of", params)
-    return True
+    for _ in range(MOVES):  # it may go to another place between one look and the next
+        job = yield from get(job_id)
+        if job is None or job.state not in (State.SCHEDULED, State.QUEUED):
+            break
+        # Its place before its row, as all others lock them; the schedule first, as from there jobs go to the lanes.
+        for place in ("reprioritise_scheduled", "rerank", "rerank_parked"):
+            if (yield Call(place, params)):
+                yield Call("look_at_key_of", params)
+                yield Call("set_priority", params)
+                return True
+    return False
 
 
 def reschedule(

@@ -7,7 +7,7 @@ never from a counter, so that a crash leaks nothing.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -48,32 +48,25 @@ def lock(dialect: Dialect, keys: Collection[str]) -> Op[None]:
         yield Call("lock_keys", {"keys": sorted(keys)})
 
 
-def freeing(dialect: Dialect, freed: Freed | None, op: Op[R]) -> Op[R]:
-    """Do what may free slots of some keys, and let the next jobs in."""
+def freeing(
+    dialect: Dialect, freed: Freed | None, op: Op[R], accepted: Callable[[R], Container[str]] | None = None
+) -> Op[R]:
+    """Do what may free slots of some keys, and let the next jobs in.
+
+    `accepted` tells from what was done which runs it ended: one that had lost its lease, or was ended before, is not
+    counted again. Without it all were ended elsewhere, and this is only to let others in.
+    """
     if freed is None or not freed.keys:
         return (yield from op)
     yield from lock(dialect, freed.keys)
     result = yield from op
-    counted = [(key, failed) for job_id, key, failed in freed.ended if _has_ended(job_id, result)]
+    counted = [(key, failed) for job_id, key, failed in freed.ended if accepted is None or job_id in accepted(result)]
     if counted:
         yield from _hold_rows(dialect, freed.keys)
     for key, failed in counted:
         yield from count_run(dialect, key, failed=failed)
     freed.lanes = yield from admit(dialect, freed.keys)
     return result
-
-
-def _has_ended(job_id: str, result: object) -> bool:
-    """Whether what was done ended a run. One that had lost its lease, or was ended before, is not counted again."""
-    match result:
-        case None:  # it was ended elsewhere: this is only to let others in
-            return True
-        case bool():
-            return result
-        case set():
-            return job_id in result
-        case _:
-            return job_id in getattr(result, "accepted", ())
 
 
 def _hold_rows(dialect: Dialect, keys: Collection[str]) -> Op[None]:

@@ -311,10 +311,10 @@ class Recurring:
         params: dict[str, Value] = dict(new._asdict()) | {"id": old.id, "anchor_at": old.anchor_at}
         declared_in = new.declared_in if new.declared_in is not None else old.declared_in
         yield Call("update_schedule", params | {"declared_in": declared_in})
-        yield Call("update_recurring_job", params)
         same_rule = new.rule == old.rule
         same_place = (new.queue, new.priority, new.overlap) == (old.queue, old.priority, old.overlap)
         if same_rule and same_place:
+            yield Call("update_recurring_job", params)
             return
         at, tick = old.next_run_at, old.tick_at
         if not same_rule:
@@ -324,10 +324,11 @@ class Recurring:
                 raise InvalidOption(
                     f"recurring job {describe(old)} would never run: its schedule is over. Check until="
                 )
-        token = 0
+        # Its place before its row, as all others lock them.
+        token = (yield from self._take(old.id)) if old.enabled else 0
+        yield Call("update_recurring_job", params)
         if old.enabled:
             by_hand = old.tick_at is None and new.overlap != "allow"  # a run that somebody asked for is still to come
-            token = yield from self._take(old.id)
             running = bool((yield Call("is_running", {"id": old.id})))
             if by_hand or running:
                 tick = old.tick_at  # the run under way is still of that tick; the next follows from the new rule

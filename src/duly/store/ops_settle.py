@@ -68,20 +68,15 @@ def settle(
             accepted |= yield from _settle_sqlite(others, params)
     else:
         accepted = yield from _settle_sqlite(batch, params)
-    yield from _forget_old_runs(batch, accepted)
+    for each in worn(batch):
+        if each.id in accepted:
+            yield Call("forget_runs", {"id": each.id, "before": each.token - RUNS_KEPT})
     return accepted
 
 
-def forgets_runs(settled: Settled) -> bool:
-    """Whether it is time to look at how many runs a job has had: its end takes more than one statement."""
-    return settled.token % RUNS_KEPT == 0 and settled.state in ("scheduled", "queued")
-
-
-def _forget_old_runs(batch: Sequence[Settled], accepted: set[str]) -> Op[None]:
-    """Of a job that goes on and on, by snoozing, keep the last runs: they go with the job, which does not end."""
-    for each in batch:
-        if forgets_runs(each) and each.id in accepted:
-            yield Call("forget_runs", {"id": each.id, "before": each.token - RUNS_KEPT})
+def worn(batch: Sequence[Settled]) -> list[Settled]:
+    """Runs after which a job that goes on and on, by snoozing, forgets its first: they go with it, and it stays."""
+    return [each for each in batch if each.token % RUNS_KEPT == 0 and each.state in ("scheduled", "queued")]
 
 
 _SUCCEEDED = ("succeeded", "succeeded", 0, 0, 0)

@@ -257,13 +257,13 @@ class Store:
         def op() -> Op[set[str]]:
             again = next(tries, True)  # first of all: this try may be cut off anywhere
             settling = ops_settle.settle(self.dialect, batch, shard=self._shard, only_expired=only_expired, own=True)
-            accepted = yield from ops_keys.freeing(self.dialect, freed, settling)
+            accepted = yield from ops_keys.freeing(self.dialect, freed, settling, set)
             if again and len(accepted) < len(batch):
                 missing = [each for each in batch if each.id not in accepted]
                 accepted |= yield from ops_settle.already_settled(missing)
             return accepted
 
-        return self.database.write(op, atomic=freed is not None or any(map(ops_settle.forgets_runs, batch)))
+        return self.database.write(op, atomic=freed is not None or bool(ops_settle.worn(batch)))
 
     def settle_keyed(
         self,
@@ -290,7 +290,7 @@ class Store:
             settling = ops_settle.settle_keyed(
                 self.dialect, settled, hold, shard=self._shard, only_expired=only_expired
             )
-            accepted = yield from ops_keys.freeing(self.dialect, freed, settling)
+            accepted = yield from ops_keys.freeing(self.dialect, freed, settling, set)
             if again and not accepted:
                 accepted = yield from ops_settle.already_settled([settled])
             return accepted
@@ -328,7 +328,7 @@ class Store:
                 mirrored=mirrored,
                 queueing=queueing,
             )
-            ended = yield from ops_keys.freeing(self.dialect, freed, ending)
+            ended = yield from ops_keys.freeing(self.dialect, freed, ending, lambda ended: ended.accepted)
             if again:
                 known = {*ended.accepted, *ended.held, *ended.failed, *ended.hookless}
                 found = yield from ops_settle.already_settled([each for each in batch if each.id not in known])
@@ -434,7 +434,7 @@ class Store:
         def op() -> Op[bool]:
             again = next(tries, True)
             parking = ops_settle.park(self.dialect, job_id=job_id, token=token, reason=reason, detail=detail, mark=mark)
-            parked = yield from ops_keys.freeing(self.dialect, freed, parking)
+            parked = yield from ops_keys.freeing(self.dialect, freed, parking, lambda done: {job_id} if done else ())
             if again and not parked:
                 parked = bool((yield Call("parked_before", {"id": job_id, "token": token, "mark": mark})))
             return parked

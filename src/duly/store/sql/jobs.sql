@@ -97,10 +97,10 @@ UPDATE duly.jobs SET priority = :priority::smallint WHERE id = :id::uuid
 -- name: rerank A waiting job moves to the place its new priority gives it.
 UPDATE duly.waiting SET priority = :priority::smallint,
     rank = run_at - :priority::bigint * (COALESCE((SELECT horizon_us FROM duly.queues q WHERE q.name = queue), :horizon::bigint) / 100)
-WHERE id = :id::uuid
+WHERE id = :id::uuid RETURNING id
 
 -- name: reprioritise_scheduled A scheduled job takes its new priority along.
-UPDATE duly.scheduled SET priority = :priority::smallint WHERE id = :id::uuid
+UPDATE duly.scheduled SET priority = :priority::smallint WHERE id = :id::uuid RETURNING id
 
 -- name: delete_job Forget a job; its place and runs go in the same transaction.
 DELETE FROM duly.jobs WHERE id = :id::uuid

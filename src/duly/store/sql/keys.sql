@@ -307,7 +307,8 @@ SELECT j.id, j.queue, j.tenant, j.task, :now, j.priority, :token::bigint, :attem
        :now - j.priority::bigint * (COALESCE((SELECT horizon_us FROM duly.queues q WHERE q.name = j.queue), :horizon::bigint) / 100)
 FROM duly.jobs j WHERE j.id = :id::uuid
 
--- name: rerank_parked A job that waits for its key moves to the place its new priority gives it; it may come before one in a lane.
-UPDATE duly.parked SET priority = :priority::smallint, reason = 'arrived',
-    rank = run_at - :priority::bigint * (COALESCE((SELECT horizon_us FROM duly.queues q WHERE q.name = queue), :horizon::bigint) / 100)
-WHERE id = :id::uuid AND rank IS NOT NULL
+-- name: rerank_parked A job set aside gets a new priority. If it waits for its key it moves to the place that this gives it, which may be before one in a lane.
+UPDATE duly.parked SET priority = :priority::smallint,
+    reason = CASE WHEN rank IS NULL THEN reason ELSE 'arrived' END,
+    rank = CASE WHEN rank IS NULL THEN NULL ELSE run_at - :priority::bigint * (COALESCE((SELECT horizon_us FROM duly.queues q WHERE q.name = queue), :horizon::bigint) / 100) END
+WHERE id = :id::uuid RETURNING id

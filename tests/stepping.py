@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -13,19 +14,24 @@ from duly.store.store import Store
 class Beside:
     """Work in another thread, which may have to wait for what this one has locked."""
 
-    def __init__(self, work: Callable[[], Any], *, moment: float = 0.05) -> None:
+    def __init__(
+        self, work: Callable[[], Any], *, moment: float = 0.05, waits: Callable[[], object] = lambda: False
+    ) -> None:
         self._thread = threading.Thread(target=self._run)
         self._work = work
         self._moment = moment
+        self._waits = waits
         self.answer: Any = None
         self.error: Exception | None = None
         self.began = self.waited = False
 
     def start(self) -> None:
-        """Begin, and give it a moment to end by itself."""
+        """Begin, and give it a moment to end by itself; less if it can be seen to wait."""
         self.began = True
         self._thread.start()
-        self._thread.join(self._moment)
+        deadline = time.monotonic() + self._moment
+        while self._thread.is_alive() and time.monotonic() < deadline and not self._waits():
+            self._thread.join(0.002)
         self.waited = self._thread.is_alive()
 
     def end(self) -> None:
