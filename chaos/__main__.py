@@ -66,7 +66,7 @@ HEAD = """\
 
 Each row is a scenario of `chaos/` at length: real processes under real faults, judged by a ledger that handlers write
 beside the database ([decision 0025](decisions/0025-chaos.md)). Lost: a job that was stored and did not end. Doubled:
-two accepted completions of one job, or two runs of it at once that both held it. Robbed: a run taken from a worker that
+more than one accepted completion of a job. Robbed: a run taken from a worker that
 lived and could renew. Cut short: runs that ended with their worker and were given to another. The delays of rescues are
 beside the lease and two looks that are allowed. Written by
 `PYTHONPATH=src python -m chaos --json FILE --table docs/chaos.md` (`make chaos CHAOS="..."`); the seed repeats whom and
