@@ -20,6 +20,7 @@ import machine
 from contenders import Contender
 from drivers.common import RECORD
 from postgres import Server, find_programs, running_server
+from redis_server import Redis, find_program, running_redis
 from venvs import FOLDER, HERE, Environments, environment
 
 LONGEST_CALL = 300
@@ -40,6 +41,11 @@ class Sizes:
     enqueue_per_slice: int = 200
     latency_samples: int = 200
     idle_seconds: int = 20
+    single_jobs: int = 3_000
+    handler_jobs: int = 10_000
+    payload_jobs: int = 10_000
+    process_jobs: int = 100_000
+    load_seconds: int = 5
     imports: int = 10
     backlog_rows: int = 1_000_000
     backlog_jobs: int = 5_000
@@ -55,24 +61,49 @@ class Run:
     """One handler start, as the handler itself noted it."""
 
     number: int
+    worker: int
     started_at: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Database:
+    """Where one run's jobs are: on the PostgreSQL server, on a Redis of its own, or in a file."""
+
     name: str
     url: str
-    server: Server | None
+    server: Server | None = None
+    redis: Redis | None = None
+
+    @property
+    def server_pid(self) -> int | None:
+        server = self.server or self.redis
+        return server.pid if server is not None else None
+
+    def queries(self) -> int | None:
+        """Statements or commands run so far; nothing counts them in a file."""
+        if self.redis is not None:
+            return self.redis.commands()
+        return self.server.statements(self.name) if self.server is not None else None
+
+    def bring_to_rest(self) -> None:
+        if self.server is not None:
+            self.server.ask("VACUUM ANALYZE", self.name)
+            self.server.ask("CHECKPOINT")
 
 
 class Worker:
-    """A worker process that is running, and the log its handlers write."""
+    """Worker processes that are running (mostly one), and the log their handlers write."""
 
-    def __init__(self, process: subprocess.Popen[bytes], log: Path, errors: Path) -> None:
-        self._process = process
+    def __init__(self, processes: list[subprocess.Popen[bytes]], log: Path, errors: Path) -> None:
+        self._processes = processes
         self._log = log
         self._errors = errors
-        self.pid = process.pid
+
+    def cpu_seconds(self) -> float:
+        return sum(machine.cpu_seconds(process.pid) for process in self._processes)
+
+    def resident_megabytes(self, field: str = "VmRSS") -> float:
+        return sum(machine.resident_megabytes(process.pid, field) for process in self._processes)
 
     def wait_for_runs(self, count: int, patience: float = 30.0, most: float | None = None) -> None:
         """Wait until the log has `count` runs, as long as it grows at least every `patience` seconds.
@@ -86,25 +117,27 @@ class Worker:
                 return
             if runs > seen:
                 seen, give_up_at = runs, time.monotonic() + patience
-            if self._process.poll() is not None:
+            if any(process.poll() is not None for process in self._processes):
                 raise BenchError(f"the worker ended after {runs} of {count} runs: {tail(self._errors)}")
             if time.monotonic() > give_up_at:
                 raise BenchError(f"the worker stalled after {runs} of {count} runs: {tail(self._errors)}")
             time.sleep(0.005)
 
     def runs(self) -> list[Run]:
-        return [
-            Run(number, started_at) for number, _, started_at in RECORD.iter_unpack(self._log.read_bytes())
-        ]
+        return [Run(*record) for record in RECORD.iter_unpack(self._log.read_bytes())]
 
     def stop(self, grace: float = 15.0) -> None:
-        """Ask it to finish what it has started; end it if it does not."""
-        self._process.send_signal(signal.SIGTERM)
-        try:
-            self._process.wait(timeout=grace)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        """Ask them to finish what they have started; end those that do not, with their children."""
+        for process in self._processes:
+            process.send_signal(signal.SIGTERM)
+        give_up_at = time.monotonic() + grace
+        for process in self._processes:
+            try:
+                process.wait(timeout=max(0.0, give_up_at - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                for pid in machine.family(process.pid):
+                    os.kill(pid, signal.SIGKILL)
+                process.wait()
 
 
 class Bench:
@@ -133,28 +166,66 @@ class Bench:
     def server_was_used(self) -> bool:
         return "server" in self.__dict__
 
+    @cached_property
+    def redis_program(self) -> Path:
+        """Redis, of which every run gets a fresh one."""
+        return find_program(self.environments)
+
+    @property
+    def redis_was_used(self) -> bool:
+        return "redis_program" in self.__dict__
+
+    def prepare(self, contender: Contender) -> None:
+        """Have all that the contender needs on this machine, or say what is missing."""
+        self.environments.python(contender.library)
+        if contender.database == "redis":
+            _ = self.redis_program
+
     def wait_until_quiet(self) -> None:
         self.busy_at_start.append(machine.wait_until_quiet())
 
     @contextmanager
     def database(self, contender: Contender) -> Iterator[Database]:
         """A fresh database with the library's own tables, gone afterwards."""
+        match contender.database:
+            case "postgres":
+                opened = self._postgres_database(contender)
+            case "redis":
+                opened = self._redis_database()
+            case "sqlite":
+                opened = self._sqlite_database(contender)
+        with opened as database:
+            yield database
+
+    @contextmanager
+    def _postgres_database(self, contender: Contender) -> Iterator[Database]:
         name = f"run_{self._next()}"
-        if contender.database == "sqlite":
-            folder = self.folder / name
-            folder.mkdir()
+        self.server.ask(f"CREATE DATABASE {name} TEMPLATE {self._template(contender)}")
+        try:
+            yield Database(name=name, url=self.server.url(name), server=self.server)
+        finally:
+            self.server.ask(f"DROP DATABASE {name} WITH (FORCE)")
+
+    @contextmanager
+    def _redis_database(self) -> Iterator[Database]:
+        with self._run_folder() as folder, running_redis(self.redis_program, folder) as redis:
+            yield Database(name=folder.name, url=redis.url, redis=redis)
+
+    @contextmanager
+    def _sqlite_database(self, contender: Contender) -> Iterator[Database]:
+        with self._run_folder() as folder:
             url = f"sqlite:///{folder / 'queue.db'}"
-            try:
-                self.call(contender, "setup", url)
-                yield Database(name=name, url=url, server=None)
-            finally:
-                shutil.rmtree(folder, ignore_errors=True)
-        else:
-            self.server.ask(f"CREATE DATABASE {name} TEMPLATE {self._template(contender)}")
-            try:
-                yield Database(name=name, url=self.server.url(name), server=self.server)
-            finally:
-                self.server.ask(f"DROP DATABASE {name} WITH (FORCE)")
+            self.call(contender, "setup", url)
+            yield Database(name=folder.name, url=url)
+
+    @contextmanager
+    def _run_folder(self) -> Iterator[Path]:
+        folder = self.folder / f"run_{self._next()}"
+        folder.mkdir()
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
     def call(self, contender: Contender, role: str, url: str, **options: object) -> Any:
         """Run one role of a driver to its end and return its answer."""
@@ -179,26 +250,33 @@ class Bench:
         return json.loads(answer.stdout.splitlines()[-1])
 
     @contextmanager
-    def worker(self, contender: Contender, database: Database) -> Iterator[Worker]:
-        """One worker process with a log of its own, stopped afterwards."""
+    def worker(self, contender: Contender, database: Database, processes: int = 1) -> Iterator[Worker]:
+        """Worker processes with a log of their own, stopped afterwards."""
         number = self._next()
         log, errors = self._logs / f"runs_{number}", self.folder / f"worker_{number}.err"
         log.touch()
-        command = self._command(contender, "work", database.url, log)
-        with errors.open("wb") as stderr:
-            process = subprocess.Popen(
+        started: list[subprocess.Popen[bytes]] = []
+        worker = Worker(started, log, errors)
+        try:
+            for place in range(processes):
+                started.append(self._start(contender, database, log, errors, place))
+            yield worker
+        finally:
+            worker.stop()
+            log.unlink()
+
+    def _start(
+        self, contender: Contender, database: Database, log: Path, errors: Path, place: int
+    ) -> subprocess.Popen[bytes]:
+        command = self._command(contender, "work", database.url, log, worker=place)
+        with errors.open("ab") as stderr:
+            return subprocess.Popen(
                 [self.environments.python(contender.library), "-m", *command],
                 stdout=subprocess.DEVNULL,
                 stderr=stderr,
                 cwd=HERE,
                 env=environment(),
             )
-        worker = Worker(process, log, errors)
-        try:
-            yield worker
-        finally:
-            worker.stop()
-            log.unlink()
 
     def _command(self, contender: Contender, role: str, url: str, log: Path, **options: object) -> list[str]:
         command = [f"drivers.{contender.library}_driver", role, f"--url={url}", f"--log={log}"]

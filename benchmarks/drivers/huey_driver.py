@@ -1,8 +1,9 @@
-"""Huey's SqliteHuey: WAL and synchronous FULL, its defaults. Settings: `workers` (threads)."""
+"""Huey in a SQLite file: WAL and synchronous FULL, its defaults. Settings: `workers` (threads)."""
 
 import logging
 
 from huey import SqliteHuey
+from huey.api import Huey
 
 from drivers.common import Driver, RunLog, main
 
@@ -10,8 +11,7 @@ from drivers.common import Driver, RunLog, main
 class HueyDriver(Driver):
     def __init__(self, url: str, log: RunLog, settings: dict[str, str]) -> None:
         super().__init__(url, log, settings)
-        path = url.removeprefix("sqlite:///")
-        self._huey = SqliteHuey("bench", filename=path, results=False, journal_mode="wal", fsync=True)
+        self._huey = self._storage()
         record = log.record
 
         @self._huey.task()
@@ -19,6 +19,10 @@ class HueyDriver(Driver):
             record(n)
 
         self._task = noop
+
+    def _storage(self) -> Huey:
+        path = self.url.removeprefix("sqlite:///")
+        return SqliteHuey("bench", filename=path, results=False, journal_mode="wal", fsync=True)
 
     async def enqueue(self, number: int) -> None:
         self._task(number)

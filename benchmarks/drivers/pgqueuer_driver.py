@@ -1,34 +1,29 @@
 """PgQueuer on one asyncpg connection under uvloop.
 
-Settings: `batch` (rows per claim, its default is 10), `chunk` (rows per bulk call, 1,000).
+Settings: `batch` (rows per claim, its default is 10), `chunk` (rows per bulk call, 1,000), `seconds`,
+`payload`.
 """
 
 import asyncio
 import signal
-from collections.abc import Coroutine
-from typing import Any
 
 import asyncpg
-import uvloop
 from pgqueuer import PgQueuer
 from pgqueuer.db import AsyncpgDriver
 from pgqueuer.models import Job
 from pgqueuer.queries import Queries
 
-from drivers.common import AsyncDriver, chunks, main
+from drivers.common import UvloopDriver, chunks, main
 
 
-class PgQueuerDriver(AsyncDriver):
-    def run(self, producer: Coroutine[Any, Any, Any]) -> Any:
-        return uvloop.run(producer)
-
+class PgQueuerDriver(UvloopDriver):
     def setup(self) -> None:
         async def install() -> None:
             await self.open()
             await self._queries.install()
             await self.close()
 
-        uvloop.run(install())
+        self.run(install())
 
     async def open(self) -> None:
         self._connection = await asyncpg.connect(self.url)
@@ -37,24 +32,29 @@ class PgQueuerDriver(AsyncDriver):
     async def close(self) -> None:
         await self._connection.close()
 
+    def _payload(self, number: int) -> bytes:
+        return f"{number} {self.padding}".encode()
+
     async def enqueue(self, number: int) -> None:
-        await self._queries.enqueue("noop", str(number).encode())
+        await self._queries.enqueue("noop", self._payload(number))
 
     async def enqueue_many(self, numbers: range) -> None:
         for chunk in chunks(numbers, int(self.settings.get("chunk", "1000"))):
-            payloads: list[bytes | None] = [str(number).encode() for number in chunk]
+            payloads: list[bytes | None] = [self._payload(number) for number in chunk]
             await self._queries.enqueue(["noop"] * len(chunk), payloads, [0] * len(chunk))
 
     def work(self) -> None:
-        uvloop.run(self._work())
+        self.run(self._work())
 
     async def _work(self) -> None:
         queuer = PgQueuer(AsyncpgDriver(await asyncpg.connect(self.url)))
-        record = self.log.record
+        record, seconds = self.log.record, self.seconds
 
         @queuer.entrypoint("noop")
         async def noop(job: Job) -> None:
-            record(int(job.payload or b""))
+            record(int((job.payload or b"").partition(b" ")[0]))
+            if seconds:
+                await asyncio.sleep(seconds)
 
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, queuer.shutdown.set)
         if "batch" in self.settings:

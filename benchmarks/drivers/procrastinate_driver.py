@@ -1,21 +1,28 @@
-"""Procrastinate on its psycopg connector. Settings: `concurrency` (its default is 1)."""
+"""Procrastinate on its psycopg connector.
+
+Settings: `concurrency` (its default is 1), `connections` (the most in its pool), `seconds`, `payload`.
+"""
 
 import asyncio
 
 import procrastinate
 
-from drivers.common import AsyncDriver, RunLog, main
+from drivers.common import AsyncDriver, RunLog, chunks, main
 
 
 class ProcrastinateDriver(AsyncDriver):
     def __init__(self, url: str, log: RunLog, settings: dict[str, str]) -> None:
         super().__init__(url, log, settings)
-        self._app = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=url))
-        record = log.record
+        pool = {"max_size": int(settings["connections"])} if "connections" in settings else {}
+        self._app = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=url, **pool))
+        self._more = {"padding": self.padding} if self.padding else {}
+        record, seconds = log.record, self.seconds
 
         @self._app.task(name="noop")
-        async def noop(n: int) -> None:
+        async def noop(n: int, padding: str = "") -> None:
             record(n)
+            if seconds:
+                await asyncio.sleep(seconds)
 
         self._task = noop
 
@@ -33,10 +40,11 @@ class ProcrastinateDriver(AsyncDriver):
         await self._app.close_async()
 
     async def enqueue(self, number: int) -> None:
-        await self._task.defer_async(n=number)
+        await self._task.defer_async(n=number, **self._more)
 
     async def enqueue_many(self, numbers: range) -> None:
-        await self._task.batch_defer_async(*[{"n": number} for number in numbers])
+        for chunk in chunks(numbers, 1000):
+            await self._task.batch_defer_async(*[{"n": number, **self._more} for number in chunk])
 
     def work(self) -> None:
         asyncio.run(self._work())

@@ -2,18 +2,27 @@
 
 from workloads.backlog import Backlog
 from workloads.base import Workload
-from workloads.drain import DrainPostgres, DrainSqlite
-from workloads.enqueue import EnqueueMany, EnqueueOne
+from workloads.drain import DrainPostgres, DrainRedis, DrainSqlite
+from workloads.enqueue import EnqueueMany, EnqueueOne, EnqueueOneBesidePeers
+from workloads.handlers import Handlers, Payloads
 from workloads.idle import Idle, ImportTime
-from workloads.latency import Latency
+from workloads.latency import Latency, LatencyUnderLoad
+from workloads.processes import DrainFour, DrainTwo
 from workloads.snapshot import HeldSnapshot
 
 WORKLOADS: tuple[type[Workload], ...] = (
     DrainPostgres,
     DrainSqlite,
+    DrainRedis,
+    DrainTwo,
+    DrainFour,
+    Handlers,
+    Payloads,
     EnqueueMany,
     EnqueueOne,
+    EnqueueOneBesidePeers,
     Latency,
+    LatencyUnderLoad,
     Idle,
     ImportTime,
     Backlog,

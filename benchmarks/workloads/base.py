@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from bench import Bench, BenchError
 from contenders import Contender
 from postgres import PostgresError
+from redis_server import RedisError
 from results import Goal, Metric, Outcome, Round, Sample
 
 
@@ -18,6 +19,8 @@ class Workload:
     contenders: tuple[Contender, ...]
     metrics: tuple[Metric, ...]
     goals: tuple[Goal, ...] = ()
+    most_rounds: int | None = None
+    """For one so long that it is not done as often as the others."""
 
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
@@ -52,7 +55,7 @@ class Workload:
             failures=self.failures,
         )
         with self._noting_failure("preparation"), self.prepared():
-            for number in range(rounds):
+            for number in range(min(rounds, self.most_rounds or rounds)):
                 turn = number % len(contenders)
                 with self._noting_failure(f"round {number + 1}"):
                     outcome.rounds.append(self.round([*contenders[turn:], *contenders[:turn]]))
@@ -63,5 +66,5 @@ class Workload:
         """Let a void measurement be noted and the benchmark go on."""
         try:
             yield
-        except (BenchError, PostgresError) as error:
+        except (BenchError, PostgresError, RedisError) as error:
             self.failures.append(f"{who}: {error}")

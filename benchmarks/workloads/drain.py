@@ -5,16 +5,22 @@ import time
 import machine
 from bench import Bench, Database, Worker, count_runs
 from contenders import (
+    AWA,
+    CELERY_PREFORK,
+    DBOS_BEST,
     DULY_PG,
     DULY_PG_DEF,
     DULY_SQLITE,
     DULY_SQLITE_DEF,
     HUEY,
+    OBAN,
+    ON_REDIS,
     PGQUEUER,
     PGQUEUER_BEST,
+    PROCRASTINATE_BEST,
+    SAQ_PG,
     Contender,
 )
-from postgres import Server
 from results import Goal, Metric, Sample
 from workloads.base import Workload
 
@@ -23,27 +29,26 @@ LOOK_FOR_REPEATS = 0.25
 
 RATE = Metric("rate", "jobs/s")
 WORKER_CPU = Metric("worker_cpu_us", "worker CPU µs/job", 1)
+SERVER_CPU = Metric("server_cpu_us", "server CPU µs/job", 1)
 PEAK_MEMORY = Metric("peak_mb", "peak MB")
 
 
-def fill(bench: Bench, contender: Contender, database: Database, jobs: int) -> None:
-    """Queue the jobs, bring the database to rest and let the machine settle."""
-    bench.call(contender, "fill", database.url, count=jobs)
-    if database.server is not None:
-        database.server.ask("VACUUM ANALYZE", database.name)
-        database.server.ask("CHECKPOINT")
+def fill(bench: Bench, contender: Contender, database: Database, jobs: int) -> float:
+    """Queue the jobs, bring the database to rest, let the machine settle; return jobs queued per second."""
+    answer = bench.call(contender, "fill", database.url, count=jobs)
+    database.bring_to_rest()
     bench.wait_until_quiet()
+    return float(jobs / answer["seconds"])
 
 
 def drain(bench: Bench, contender: Contender, database: Database, jobs: int) -> Sample:
     """Start a worker on a filled database; take the figures from the first handler start to the last."""
-    server = database.server
     with bench.worker(contender, database) as worker:
         worker.wait_for_runs(1)
-        before = _cpu_microseconds(worker, server)
+        before = _cpu_microseconds(worker, database)
         worker.wait_for_runs(jobs)
-        after = _cpu_microseconds(worker, server)
-        peak = machine.resident_megabytes(worker.pid, "VmHWM")
+        after = _cpu_microseconds(worker, database)
+        peak = worker.resident_megabytes("VmHWM")
         time.sleep(LOOK_FOR_REPEATS)
         worker.stop()
         runs = worker.runs()
@@ -56,54 +61,79 @@ def drain(bench: Bench, contender: Contender, database: Database, jobs: int) -> 
     }
 
 
-def _cpu_microseconds(worker: Worker, server: Server | None) -> Sample:
-    used = {"worker_cpu_us": machine.cpu_seconds(worker.pid) * 1e6}
-    if server is not None:
-        used["server_cpu_us"] = machine.cpu_seconds(server.pid) * 1e6
+def fill_and_drain(bench: Bench, contender: Contender, jobs: int) -> Sample:
+    """Do both on a fresh database, and count what it took of the server."""
+    with bench.database(contender) as database:
+        queued = fill(bench, contender, database, jobs)
+        before = _counted(database)
+        sample = drain(bench, contender, database, jobs)
+        after = _counted(database)
+    return sample | {name: (after[name] - before[name]) / jobs for name in before} | {"queued": queued}
+
+
+def _cpu_microseconds(worker: Worker, database: Database) -> Sample:
+    used = {"worker_cpu_us": worker.cpu_seconds() * 1e6}
+    if database.server_pid is not None:
+        used["server_cpu_us"] = machine.cpu_seconds(database.server_pid) * 1e6
     return used
 
 
-class DrainPostgres(Workload):
+def _counted(database: Database) -> Sample:
+    counted: Sample = {}
+    if (queries := database.queries()) is not None:
+        counted["statements"] = queries
+    if database.server is not None:
+        counted["wal_bytes"] = database.server.wal_position()
+    return counted
+
+
+class Drain(Workload):
+    """Queue no-op jobs, then let one worker process have them."""
+
+    def measure(self, contender: Contender) -> Sample:
+        return fill_and_drain(self.bench, contender, contender.jobs(self.bench.sizes.drain_jobs))
+
+
+class DrainPostgres(Drain):
     name = "drain-postgres"
     title = "Drain on PostgreSQL, one worker process"
     method = (
         "Queued no-op jobs, then VACUUM ANALYZE and CHECKPOINT, then one worker process starts. Rate: jobs"
         " / (first handler start to last handler start). WAL and statements: from the CHECKPOINT to the end"
-        " of the worker, its start-up and shutdown included."
+        " of the worker, its start-up and shutdown included. Slow peers get fewer jobs."
     )
-    contenders = (DULY_PG, PGQUEUER_BEST, DULY_PG_DEF, PGQUEUER)
+    contenders = (
+        DULY_PG,
+        PGQUEUER_BEST,
+        DULY_PG_DEF,
+        PGQUEUER,
+        PROCRASTINATE_BEST,
+        OBAN,
+        SAQ_PG,
+        DBOS_BEST,
+        AWA,
+    )
     metrics = (
         RATE,
         WORKER_CPU,
-        Metric("server_cpu_us", "server CPU µs/job", 1),
+        SERVER_CPU,
         Metric("wal_bytes", "WAL bytes/job"),
         Metric("statements", "statements/job", 3),
         PEAK_MEMORY,
     )
     goals = (
         Goal(text="`async def`, against PgQueuer at its best", metric="rate", contender="duly-pg",
-             over="pgqueuer-500", at_least=1.7),
+             over="pgqueuer-500", at_least=2.3),
         Goal(text="`async def`, against PgQueuer's defaults", metric="rate", contender="duly-pg",
-             over="pgqueuer", at_least=4),
+             over="pgqueuer", at_least=5),
         Goal(text="`def`, against PgQueuer at its best", metric="rate", contender="duly-pg-def",
-             over="pgqueuer-500", at_least=1.2),
+             over="pgqueuer-500", at_least=1.5),
         Goal(text="WAL bytes per job", metric="wal_bytes", contender="duly-pg", at_most=1000),
         Goal(text="statements per job", metric="statements", contender="duly-pg", at_most=0.03),
     )  # fmt: skip
 
-    def measure(self, contender: Contender) -> Sample:
-        jobs = self.bench.sizes.drain_jobs
-        server = self.bench.server
-        with self.bench.database(contender) as database:
-            fill(self.bench, contender, database, jobs)
-            wal, statements = server.wal_position(), server.statements(database.name)
-            sample = drain(self.bench, contender, database, jobs)
-            sample["wal_bytes"] = (server.wal_position() - wal) / jobs
-            sample["statements"] = (server.statements(database.name) - statements) / jobs
-        return sample
 
-
-class DrainSqlite(Workload):
+class DrainSqlite(Drain):
     name = "drain-sqlite"
     title = "Drain on SQLite, one worker process"
     method = (
@@ -114,11 +144,32 @@ class DrainSqlite(Workload):
     metrics = (RATE, WORKER_CPU, PEAK_MEMORY)
     goals = (
         Goal(text="`async def`, against SqliteHuey", metric="rate", contender="duly-sqlite",
-             over="huey-sqlite", at_least=5),
+             over="huey-sqlite", at_least=8),
     )  # fmt: skip
 
-    def measure(self, contender: Contender) -> Sample:
-        jobs = self.bench.sizes.drain_jobs
-        with self.bench.database(contender) as database:
-            fill(self.bench, contender, database, jobs)
-            return drain(self.bench, contender, database, jobs)
+
+class DrainRedis(Drain):
+    name = "drain-redis"
+    title = "Drain on Redis, one worker process, with duly on PostgreSQL beside it"
+    method = (
+        "As on PostgreSQL, with a fresh Redis server per run that keeps everything in memory only: what it"
+        " acknowledges is lost when it crashes, unlike in the PostgreSQL beside it, where fsync is on."
+    )
+    contenders = (DULY_PG, *ON_REDIS, CELERY_PREFORK)
+    metrics = (
+        RATE,
+        WORKER_CPU,
+        SERVER_CPU,
+        Metric("statements", "statements or commands/job", 3),
+        PEAK_MEMORY,
+    )
+    goals = tuple(
+        Goal(
+            text=f"on PostgreSQL, against {one.name}",
+            metric="rate",
+            contender="duly-pg",
+            over=one.name,
+            at_least=1,
+        )
+        for one in ON_REDIS
+    )

@@ -1,11 +1,25 @@
-"""Enqueue: many in one call, and one at a time beside a bare INSERT."""
+"""Enqueue: many in one call, and one at a time beside the peers and beside a bare INSERT."""
 
 import statistics
 from collections.abc import Sequence
 
-from contenders import DULY_PG, DULY_SQLITE, PGQUEUER, Contender
+from contenders import (
+    AWA,
+    DULY_PG,
+    DULY_SQLITE,
+    HUEY,
+    OBAN,
+    ON_POSTGRES,
+    ON_REDIS,
+    PGQUEUER,
+    PROCRASTINATE,
+    RQ,
+    Contender,
+)
 from results import Goal, Metric, Round, Sample
 from workloads.base import Workload
+
+WARM_UP = 50
 
 
 class EnqueueMany(Workload):
@@ -13,9 +27,10 @@ class EnqueueMany(Workload):
     title = "Bulk enqueue"
     method = (
         "One producer process on an open connection, no worker. duly: one `enqueue_many` call for all rows;"
-        " PgQueuer: list enqueue, 1,000 rows a call."
+        " the peers: 1,000 rows per call. Celery, DBOS, Dramatiq, Huey, SAQ and taskiq have no bulk call."
+        " Slow peers get fewer rows."
     )
-    contenders = (DULY_PG, PGQUEUER, DULY_SQLITE)
+    contenders = (DULY_PG, PGQUEUER, PROCRASTINATE, OBAN, AWA, DULY_SQLITE, RQ)
     metrics = (Metric("rate", "rows/s"),)
     goals = (
         Goal(text="PostgreSQL, against PgQueuer's bulk enqueue", metric="rate", contender="duly-pg",
@@ -24,13 +39,43 @@ class EnqueueMany(Workload):
     )  # fmt: skip
 
     def measure(self, contender: Contender) -> Sample:
-        rows = self.bench.sizes.bulk_jobs
+        rows = contender.jobs(self.bench.sizes.bulk_jobs)
         with self.bench.database(contender) as database:
             if database.server is not None:
                 database.server.ask("CHECKPOINT")
             self.bench.wait_until_quiet()
             answer = self.bench.call(contender, "bulk", database.url, count=rows)
         return {"rate": rows / answer["seconds"]}
+
+
+class EnqueueOneBesidePeers(Workload):
+    name = "enqueue-one-peers"
+    title = "Single enqueue beside the peers"
+    method = (
+        "One producer process on an open connection, no worker, one job per call, one call after the other;"
+        f" the first {WARM_UP} are left out. Rate: calls / time spent in them. What is acknowledged on"
+        " PostgreSQL and SQLite has been synced to disk; on Redis it is in memory only."
+    )
+    contenders = (DULY_PG, *ON_POSTGRES, DULY_SQLITE, HUEY, *ON_REDIS)
+    metrics = (Metric("rate", "enqueues/s"),)
+    goals = tuple(
+        Goal(
+            text=f"PostgreSQL, against {one.name}",
+            metric="rate",
+            contender="duly-pg",
+            over=one.name,
+            at_least=1,
+        )
+        for one in ON_POSTGRES
+    )
+
+    def measure(self, contender: Contender) -> Sample:
+        count = self.bench.sizes.single_jobs + WARM_UP
+        with self.bench.database(contender) as database:
+            self.bench.wait_until_quiet()
+            answer = self.bench.call(contender, "one-by-one", database.url, count=count)
+        calls = answer["calls"][WARM_UP:]
+        return {"rate": len(calls) / sum(returned - called for called, returned in calls)}
 
 
 BARE = Contender(

@@ -6,9 +6,8 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-import machine
 from bench import Database, Worker
-from contenders import DULY_PG, DULY_SQLITE, HUEY, PGQUEUER, PROCRASTINATE, Contender
+from contenders import DBOS_BEST, DULY_PG, DULY_SQLITE, HUEY, ON_POSTGRES, ON_REDIS, Contender
 from results import Goal, Metric, Round, Sample
 from venvs import HERE, environment
 from workloads.base import Workload
@@ -20,11 +19,12 @@ class Idle(Workload):
     name = "idle"
     title = "Idle worker"
     method = (
-        "One worker process each, defaults, all at the same time on databases of their own; each has run one"
-        f" job and then idled for {SETTLE:.0f} s. Queries: those in its own database."
+        "One worker process each, all at the same time on databases of their own; each has run one"
+        f" job and then idled for {SETTLE:.0f} s. Queries: those in its own database;"
+        " on Redis, commands to its own server."
         " CPU: percent of one core."
     )
-    contenders = (DULY_PG, PROCRASTINATE, PGQUEUER, DULY_SQLITE, HUEY)
+    contenders = (DULY_PG, *ON_POSTGRES, DBOS_BEST, DULY_SQLITE, HUEY, *ON_REDIS)
     metrics = (Metric("queries", "queries/s", 2), Metric("cpu", "CPU %", 2), Metric("memory", "MB", 1))
     goals = (
         Goal(text="PostgreSQL, queries per second", metric="queries", contender="duly-pg", at_most=0.5),
@@ -53,16 +53,16 @@ class Idle(Workload):
                 used = {key: after[name][key] - before[name][key] for key in before[name]}
                 samples[name] = {
                     "cpu": used["cpu"] / seconds * 100,
-                    "memory": machine.resident_megabytes(worker.pid),
+                    "memory": worker.resident_megabytes(),
                 }
                 if "queries" in used:
                     samples[name]["queries"] = used["queries"] / seconds
         return samples
 
     def _used(self, worker: Worker, database: Database) -> Sample:
-        used = {"cpu": machine.cpu_seconds(worker.pid)}
-        if database.server is not None:
-            used["queries"] = database.server.statements(database.name)
+        used = {"cpu": worker.cpu_seconds()}
+        if (queries := database.queries()) is not None:
+            used["queries"] = queries
         return used
 
 

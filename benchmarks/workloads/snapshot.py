@@ -31,8 +31,9 @@ class HeldSnapshot(Workload):
         " handler start to last handler start). duly's bursts under the snapshot begin a minute apart, so"
         " that it is held for ten minutes; the others' follow each other. A peer's burst that is not drained"
         " within 20 s is cut off there, and what is left is added to the next; Procrastinate's bursts are a"
-        " tenth of that size."
+        " tenth of that size. One round."
     )
+    most_rounds = 1
     contenders = (HELD, FREE, PGQUEUER_HELD, PROCRASTINATE_HELD, AWA_HELD)
     metrics = (
         Metric("first", "first burst, jobs/s"),
