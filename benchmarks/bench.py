@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -136,7 +136,8 @@ class Worker:
                 process.wait(timeout=max(0.0, give_up_at - time.monotonic()))
             except subprocess.TimeoutExpired:
                 for pid in machine.family(process.pid):
-                    os.kill(pid, signal.SIGKILL)
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
                 process.wait()
 
 

@@ -163,8 +163,7 @@ DRAMATIQ = Contender(
     library="dramatiq",
     database="redis",
     about=(
-        "32 threads (8, its default, are slower) in one process without a supervisor, no Prometheus, no"
-        " retries, hiredis"
+        "32 threads (8, its default, are slower) in one process without a supervisor, no retries, hiredis"
     ),
     settings={"threads": "32"},
 )

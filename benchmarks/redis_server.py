@@ -58,14 +58,15 @@ class Redis:
 
     def commands(self) -> int:
         """Commands run so far, without the harness's own."""
-        count = int(self._information("stats")["total_commands_processed"]) - self._asked
-        return count
+        return int(self._information("stats")["total_commands_processed"]) - self._asked
 
     def _information(self, section: str) -> dict[str, str]:
         with socket.create_connection(("127.0.0.1", self.port), timeout=5) as connection:
-            connection.sendall(f"INFO {section}\r\nQUIT\r\n".encode())
-            answer = b"".join(iter(lambda: connection.recv(65536), b"")).decode()
-        self._asked += 2
+            connection.sendall(f"INFO {section}\r\n".encode())
+            with connection.makefile("rb") as stream:
+                length = int(stream.readline().removeprefix(b"$"))
+                answer = stream.read(length).decode()
+        self._asked += 1
         lines = (line.partition(":") for line in answer.splitlines())
         return {name: value for name, colon, value in lines if colon}
 
@@ -74,7 +75,7 @@ class Redis:
         while True:
             try:
                 self._information("server")
-            except OSError as error:
+            except (OSError, ValueError) as error:
                 if self._process.poll() is not None or time.monotonic() > give_up_at:
                     raise RedisError(f"Redis did not start on port {self.port}: {error}") from None
                 time.sleep(0.01)

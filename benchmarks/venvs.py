@@ -32,30 +32,33 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
 OLDEST_PYTHON = {"oban": (3, 12)}
 """For libraries that do not run on the oldest Python that the harness itself runs on."""
 
-NOT_INHERITED = ("PG", "DULY_", "DATABASE_URL", "PYTHON", "REDIS", "CELERY", "DBOS")
-SHOWN = {
-    "SQLite",
-    "Python",
-    "duly",
-    "psycopg",
-    "pgqueuer",
-    "awa-pg",
-    "asyncpg",
-    "uvloop",
-    "huey",
-    "procrastinate",
-    "oban",
-    "dbos",
-    "sqlalchemy",
-    "saq",
-    "celery",
-    "kombu",
+NOT_INHERITED = (
+    "PG",
+    "DULY_",
+    "DATABASE_URL",
+    "PYTHON",
+    "REDIS",
+    "CELERY",
+    "DBOS",
+    "OBAN",
+    "RQ_",
     "dramatiq",
-    "rq",
-    "taskiq",
-    "taskiq-redis",
-    "redis",
-    "hiredis",
+)
+SHOWN = {
+    *(
+        "SQLite",
+        "Python",
+        "duly",
+        "psycopg",
+        "pgqueuer",
+        "asyncpg",
+        "uvloop",
+        "awa-pg",
+        "procrastinate",
+        "oban",
+    ),
+    *("dbos", "sqlalchemy", "saq", "celery", "kombu", "dramatiq", "rq", "taskiq", "taskiq-redis", "huey"),
+    *("redis", "hiredis"),
 }
 
 LIST_VERSIONS = """

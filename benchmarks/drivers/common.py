@@ -171,7 +171,7 @@ async def one_by_one(driver: Driver, count: int, first: int, interval: float) ->
 
 
 async def steady(driver: Driver, count: int, first: int, rate: float) -> dict[str, list[list[float]]]:
-    """Enqueue `rate` jobs a second, every `TICK` what is due; note each call's number of jobs, start and end."""
+    """Enqueue `rate` jobs a second, every `TICK` what is due; note how many, when called and returned."""
     await driver.open()
     calls: list[list[float]] = []
     sent = 0

@@ -10,9 +10,6 @@ class DramatiqDriver(Driver):
     def __init__(self, url: str, log: RunLog, settings: dict[str, str]) -> None:
         super().__init__(url, log, settings)
         self._broker = RedisBroker(url=url)
-        self._broker.middleware[:] = [
-            kept for kept in self._broker.middleware if type(kept).__name__ != "Prometheus"
-        ]
         record = log.record
 
         @dramatiq.actor(broker=self._broker, max_retries=0)

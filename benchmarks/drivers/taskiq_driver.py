@@ -36,7 +36,6 @@ class TaskiqDriver(UvloopDriver):
         self.run(self._work())
 
     async def _work(self) -> None:
-        self._broker.is_worker_process = True
         concurrency = int(self.settings["concurrency"])
         receiver = asyncio.create_task(
             run_receiver_task(self._broker, max_async_tasks=concurrency, run_startup=True)

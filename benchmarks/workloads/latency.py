@@ -32,7 +32,7 @@ PERCENTILES = (
 
 
 def pick_up(calls: Sequence[Sequence[float]], runs: list[Run], first: int) -> Sample:
-    """Milliseconds from call and return of the enqueue to handler start, of the jobs from number `first` on."""
+    """Milliseconds from call and return of the enqueue to handler start, of the jobs from `first` on."""
     started_at = {run.number: run.started_at for run in reversed(runs)}
     timed = [(*call, started_at[number]) for number, call in enumerate(calls, first) if number in started_at]
     after_call = [(started - called) * 1000 for called, _, started in timed]
