@@ -171,7 +171,7 @@ RQ = Contender(
     name="rq",
     library="rq",
     database="redis",
-    about="SimpleWorker (does not fork), result_ttl=0, hiredis; bulk enqueue in lists of 1,000",
+    about="SimpleWorker (does not fork), hiredis; bulk enqueue in lists of 1,000",
     share=0.15,
 )
 TASKIQ = Contender(

@@ -20,11 +20,11 @@ class RqDriver(Driver):
         self._queue = Queue(connection=Redis.from_url(self.url))
 
     async def enqueue(self, number: int) -> None:
-        self._queue.enqueue(noop, number, result_ttl=0)
+        self._queue.enqueue(noop, number)
 
     async def enqueue_many(self, numbers: range) -> None:
         for chunk in chunks(numbers, int(self.settings.get("chunk", "1000"))):
-            self._queue.enqueue_many([Queue.prepare_data(noop, [number], result_ttl=0) for number in chunk])
+            self._queue.enqueue_many([Queue.prepare_data(noop, [number]) for number in chunk])
 
     def work(self) -> None:
         global log

@@ -38,7 +38,7 @@ def fill(bench: Bench, contender: Contender, database: Database, jobs: int) -> f
     answer = bench.call(contender, "fill", database.url, count=jobs)
     database.bring_to_rest()
     bench.wait_until_quiet()
-    return float(jobs / answer["seconds"])
+    return float((jobs - 1) / answer["seconds"])
 
 
 def drain(bench: Bench, contender: Contender, database: Database, jobs: int) -> Sample:
