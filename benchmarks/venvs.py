@@ -80,11 +80,18 @@ def environment() -> dict[str, str]:
 class Environments:
     def __init__(self) -> None:
         self._pythons: dict[str, Path] = {}
+        self._missing: dict[str, str] = {}
 
     def python(self, library: str) -> Path:
-        """The interpreter that has the library, after installing it if need be."""
+        """The interpreter that has the library, after installing it if need be; tried once."""
+        if library in self._missing:
+            raise UnavailableError(self._missing[library])
         if library not in self._pythons:
-            self._pythons[library] = self._find_or_make(library)
+            try:
+                self._pythons[library] = self._find_or_make(library)
+            except UnavailableError as error:
+                self._missing[library] = str(error)
+                raise
         return self._pythons[library]
 
     def versions(self) -> dict[str, dict[str, str]]:

@@ -8,6 +8,7 @@ from contenders import (
     AWA,
     CELERY_PREFORK,
     DBOS_BEST,
+    DRAMATIQ_BEST,
     DULY_PG,
     DULY_PG_DEF,
     DULY_SQLITE,
@@ -155,7 +156,7 @@ class DrainRedis(Drain):
         "As on PostgreSQL, with a fresh Redis server per run that keeps everything in memory only: what it"
         " acknowledges is lost when it crashes, unlike in the PostgreSQL beside it, where fsync is on."
     )
-    contenders = (DULY_PG, *ON_REDIS, CELERY_PREFORK)
+    contenders = (DULY_PG, *ON_REDIS, CELERY_PREFORK, DRAMATIQ_BEST)
     metrics = (
         RATE,
         WORKER_CPU,
@@ -171,5 +172,5 @@ class DrainRedis(Drain):
             over=one.name,
             at_least=1,
         )
-        for one in ON_REDIS
+        for one in (*ON_REDIS, DRAMATIQ_BEST)
     )

@@ -89,7 +89,7 @@ class LatencyUnderLoad(Workload):
     method = (
         "First one worker process drains a full queue, as above: what it can do. Then a worker on a fresh"
         f" database gets {LOAD:.0%} of that rate from another process, which every 10 ms enqueues what is due"
-        " in one bulk call. Over all but the first tenth of the jobs: from the return of the call to the start of"
+        " in one bulk call. Over all jobs but the first tenth: from the return of the call to the start of"
         " the handler, and from the call to it. Enqueueing takes its share of the same machine."
     )
     contenders = (DULY_PG, PGQUEUER_BEST, PROCRASTINATE_BEST, DULY_SQLITE)
