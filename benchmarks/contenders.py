@@ -21,6 +21,12 @@ class Contender:
     def is_peer(self) -> bool:
         return self.library != "duly"
 
+    @property
+    def described(self) -> str:
+        """What the page says of it."""
+        part = f"; {self.share:.0%} of the jobs" if self.share < 1 else ""
+        return f"{self.library}: {self.about}{part}"
+
     def jobs(self, count: int) -> int:
         """How many of `count` jobs this one gets."""
         return max(2, round(count * self.share))

@@ -11,6 +11,7 @@ For example:
 import argparse
 import signal
 import sys
+import time
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 from fnmatch import fnmatch
@@ -40,8 +41,10 @@ def main() -> int:
                 for one in workload_class.contenders
                 if one.name not in left_out and (options.peers or not one.is_peer)
             ]
+            began = time.monotonic()
             outcomes.append(workload_class(bench).run(options.rounds, contenders))
             print(report.terminal(outcomes[-1]), flush=True)
+            print(f"({time.monotonic() - began:.0f} s)", file=sys.stderr, flush=True)
         setting = _setting(bench, options, left_out)
     if options.json:
         report.write(options.json, report.as_json(outcomes, setting))

@@ -51,7 +51,7 @@ class Workload:
             method=self.method,
             metrics=self.metrics,
             goals=self.goals,
-            contenders={one.name: f"{one.library}: {one.about}" for one in contenders},
+            contenders={one.name: one.described for one in contenders},
             failures=self.failures,
         )
         with self._noting_failure("preparation"), self.prepared():
