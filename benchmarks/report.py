@@ -16,7 +16,8 @@ first changes; a ratio is formed within a round, then the median over the rounds
 server share the machine, over 127.0.0.1. A job's body is one 16-byte append to a log in memory, from which
 runs, repeated and missing ones are counted. Every run has a fresh database copied from the library's own
 schema (SQLite: a new file; Redis: a new server), unless its method says otherwise. Before a run the harness
-waits up to 5 s for a quiet machine (less than {quiet} cores busy); {noisy} of {runs} runs started on a busier one."""
+waits up to 5 s for a quiet machine (less than {quiet} cores busy); {noisy} of {runs} runs started on a
+busier one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
