@@ -35,6 +35,7 @@ from duly.store.store import Store, open_database
 from duly.testing import TestClock
 from tests.databases import Databases, Kind
 from tests.postgres import PostgresServer
+from tests.stepping import Beside
 from tests.store import invariants
 from tests.store.factory import WORKER, Factory, succeeded
 from tests.store.processes import SOURCES
@@ -582,6 +583,18 @@ def test_pruning_leaves_a_job_that_ended_anew_in_another_state(pg: Factory, othe
     op = ops_upkeep.prune_jobs(Dialect.POSTGRES, State.FAILED, 1, 10)
     assert pg.store.run(lambda: interrupted(op, "old_ended", again)) == 0
     assert pg.state(old) == "succeeded"
+
+
+def test_pruning_waits_for_nobody_who_holds_one_of_the_jobs(pg: Factory, other: Factory) -> None:
+    held, free = pg.ended("failed"), pg.ended("failed")
+    pg.clock.advance(10)
+    pruning = Beside(lambda: other.store.prune_jobs(State.FAILED, 1, 10), moment=5.0)
+    op = ops_jobs.retry(Dialect.POSTGRES, held)
+    assert pg.store.run(lambda: interrupted(op, "lock_ended", pruning.start)) == ("queued", None)
+    pruning.end()
+    assert (pruning.waited, pruning.answer) == (False, 1)
+    assert pg.store.get(free) is None
+    assert pg.take().id == held
 
 
 # -- bad addresses and rights -------------------------------------------------------------------------------------
