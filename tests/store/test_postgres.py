@@ -34,6 +34,7 @@ from duly.store.statements import Compiled
 from duly.store.store import Store, open_database
 from duly.testing import TestClock
 from tests.databases import Databases, Kind
+from tests.plans import plans
 from tests.postgres import PostgresServer
 from tests.stepping import Beside
 from tests.store import invariants
@@ -733,24 +734,6 @@ def big(databases: Databases) -> Iterator[str]:
             connection.execute("ALTER TABLE duly.waiting SET (autovacuum_enabled = off)")
             connection.execute(BIG.encode())
         yield url
-
-
-def plans(url: str, op: Op[Any], rows: Callable[[Call], Rows] = lambda _: ()) -> dict[str, str]:
-    """Explain every statement that an operation would run."""
-    compiled = Compiled(Dialect.POSTGRES, "pyformat", "duly", server_clock=True)
-    found: dict[str, str] = {}
-    with psycopg.connect(url, autocommit=True, options=PLANNER) as connection:
-        try:
-            call = next(op)
-            while True:
-                assert isinstance(call, Call)
-                sql, _ = compiled.get(call.name)
-                lines = connection.execute(f"EXPLAIN {sql}".encode(), dict(call.params)).fetchall()
-                found[call.name] = "\n".join(str(line[0]) for line in lines)
-                call = op.send(rows(call))
-        except StopIteration:
-            pass
-    return found
 
 
 def settled_batch() -> list[Settled]:
