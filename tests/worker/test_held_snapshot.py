@@ -29,11 +29,11 @@ def test_rescued_urgent_and_late_jobs_are_found_before_many_dead_ones(pg_url: st
             """When a run of that name began, the last of so many."""
             return eventually(lambda: ledger.entries("start", name)[n - 1 : n], within=20, every=0.1)[0].at
 
-        with worker_process(pg_url, ledger, thread_slots=1, prefetch=0) as doomed:
+        with worker_process(pg_url, ledger, worker={"thread_slots": 1}) as doomed:
             hold.enqueue("stuck", 600.0)
             begun("stuck")
             hold.using(connection=caller).enqueue("late", 0.0)
-            with worker_process(pg_url, ledger, thread_slots=8):
+            with worker_process(pg_url, ledger, worker={"thread_slots": 8}):
                 hold.enqueue_many([{"name": "", "seconds": 0.0}] * JOBS)
                 eventually(lambda: not jobs.list(state="queued", limit=1), 120, every=0.2)
                 killed = time.monotonic()
