@@ -18,7 +18,7 @@ from chaos.scenarios.postgres import ONLY
 from duly.domain.errors import DulyError
 
 OPERATORS = 6
-PATIENCE = 900.0
+PATIENCE = 1_800.0
 
 
 @scenario(
@@ -26,7 +26,7 @@ PATIENCE = 900.0
     "many who cancel, retry, delete, reschedule, prune, pause, limit and enqueue at once, beside the workers",
     databases=ONLY,
     short=Size(1_000, 1_200),
-    long=Size(20_000, 30_000),
+    long=Size(20_000, 15_000),
 )
 def deadlocks(place: Place, size: Size, seed: int) -> Report:
     """Nobody ever waits in a circle."""

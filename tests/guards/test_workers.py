@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 from uuid import uuid4
@@ -122,14 +122,14 @@ def test_the_runs_of_a_worker_that_may_live_are_left_to_it(make: Factory) -> Non
 def test_one_run_that_cannot_be_rescued_strands_no_other(make: Factory, monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = sorted((make.running(), make.running()), key=lambda job: job.id)
     make.clock.advance(60)
-    real = make.store.settle_keyed
+    real = make.store.settle
 
-    def settle_keyed(settled: Settled, *args: Any, **options: Any) -> bool:
-        if settled.id == jobs[0].id:
+    def settle(batch: Sequence[Settled], **options: Any) -> set[str]:
+        if any(settled.id == jobs[0].id for settled in batch):
             raise DatabaseError("this row cannot be rescued")
-        return real(settled, *args, **options)
+        return real(batch, **options)
 
-    monkeypatch.setattr(make.store, "settle_keyed", settle_keyed)
+    monkeypatch.setattr(make.store, "settle", settle)
     monkeypatch.setattr(make.store.database, "unbroken_us", lambda: 60_000_000)
     assert rescue_lapsed(make.store, lease_us=15_000_000, crash_limit=3) == 1
     assert [make.state(job.id) for job in jobs] == ["running", "queued"]

@@ -15,9 +15,10 @@ from duly.domain.clock import SystemClock
 from duly.domain.errors import DatabaseError
 from duly.domain.ids import uuid7
 from duly.domain.records import Lane, ProcessIdentity, Settled
-from duly.maintenance.rescue import rescue_lapsed
+from duly.maintenance.rescue import rescue_dead, rescue_lapsed
 from duly.store.store import Store
 from duly.worker import identity
+from tests.clock import us
 from tests.databases import Kind
 from tests.helpers import Ledger, WorkerProcess, eventually, never, opened, worker_process
 from tests.worker.tasks import declare
@@ -121,21 +122,41 @@ def test_one_row_that_cannot_be_rescued_keeps_no_other(jobs: Duly, monkeypatch: 
     held = jobs.store.claim("default", [Lane("", "work")], 12, worker_id=uuid7(), lease_us=1)
     assert len(held) == 12
     cursed = {job.id for job in sorted(stored, key=lambda job: job.id)[:5]}
-    real = Store.settle_keyed
+    real = Store.settle
 
-    def settle_keyed(self: Store, settled: Any, *args: Any, **kwargs: Any) -> bool:
-        if settled.id in cursed:
+    def settle(self: Store, batch: Any, **options: Any) -> set[str]:
+        if any(settled.id in cursed for settled in batch):
             raise DatabaseError("this row cannot be rescued")
-        return real(self, settled, *args, **kwargs)
+        return real(self, batch, **options)
 
-    monkeypatch.setattr(Store, "settle_keyed", settle_keyed)
+    monkeypatch.setattr(Store, "settle", settle)
     with jobs.worker(lease=0.3):
         for n, job in enumerate(stored):
             if job.id not in cursed:
                 assert job.wait(10) == n
-        monkeypatch.setattr(Store, "settle_keyed", real)
+        monkeypatch.setattr(Store, "settle", real)
         for n, job in enumerate(stored):
             assert job.wait(10) == n, "and they are tried again"
+
+
+def test_what_a_worker_held_is_rescued_all_at_once(jobs: Duly, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker may have taken hundreds; one transaction for each would take seconds, and longer where each is slow."""
+
+    @jobs.task
+    def work(n: int) -> int:
+        return n
+
+    work.enqueue_many([{"n": n} for n in range(700)])
+    work.using(unique="one").enqueue(700)
+    worker = uuid7()
+    assert len(jobs.store.claim("default", [Lane("", "work")], 701, worker_id=worker, lease_us=us(60))) == 701
+    jobs.store.add_worker(
+        worker, identity.this_process(), lease_us=us(60), queues="[]", tasks="[]", slots=1, wake=None, version="0"
+    )
+    before = jobs.store.database.calls
+    assert rescue_dead(jobs.store, jobs.store.workers(), lambda process: True, crash_limit=3) == 701
+    assert jobs.store.database.calls - before < 40
+    assert len(jobs.list(state="queued", limit=1_000)) == 701
 
 
 def test_a_rescuer_that_read_before_the_job_was_done_changes_nothing(

@@ -82,14 +82,39 @@ def _settle_all(store: Store, find: Callable[[int], list[Lapsed]], *, crash_limi
         page = [run for run in find(PAGE + len(left)) if (run.id, run.token) not in left]
         if not page:
             break
+        tried, done = _settle_plain(store, page, crash_limit=crash_limit, only_expired=only_expired)
         for run in page:
-            if _settle_one(store, run, crash_limit=crash_limit, only_expired=only_expired):
-                rescued += 1
-            else:
-                left.add((run.id, run.token))
+            if run.id not in tried and _settle_one(store, run, crash_limit=crash_limit, only_expired=only_expired):
+                done.add(run.id)
+        rescued += len(done)
+        left |= {(run.id, run.token) for run in page if run.id not in done}
     if rescued:
         store.poke(Hint("look"))
     return rescued
+
+
+def _settle_plain(
+    store: Store, page: list[Lapsed], *, crash_limit: int, only_expired: bool
+) -> tuple[set[str], set[str]]:
+    """Settle the runs of jobs without keys all at once, for a worker may have held hundreds.
+
+    Returns which were tried, none if that failed, and which were rescued.
+    """
+    plain = [run for run in page if run.hold == HOLD["none"] and run.limit_key is None]
+    batch = [after_crash(run, crash_limit=crash_limit, random=random.random) for run in plain]
+    if len(batch) < 2:
+        return set(), set()
+    try:
+        done = store.settle(batch, only_expired=only_expired)
+    except DatabaseUnavailable:
+        raise
+    except DulyError as error:
+        log.warning("%d jobs could not be rescued at once: %s; one by one", len(batch), error)
+        return set(), set()
+    for settled in batch:
+        if settled.id in done:
+            _say_rescued(settled)
+    return {run.id for run in plain}, done
 
 
 def _settle_one(store: Store, run: Lapsed, *, crash_limit: int, only_expired: bool) -> bool:
@@ -105,8 +130,12 @@ def _settle_one(store: Store, run: Lapsed, *, crash_limit: int, only_expired: bo
         log.error("job %s could not be rescued: %s; going on with the others", run.id, error)
         return False
     if done:
-        log.warning("job %s rescued (%s): %s", run.id, settled.state, settled.reason or settled.error)
+        _say_rescued(settled)
     return done
+
+
+def _say_rescued(settled: Settled) -> None:
+    log.warning("job %s rescued (%s): %s", settled.id, settled.state, settled.reason or settled.error)
 
 
 def _freed(run: Lapsed) -> Freed | None:

@@ -97,13 +97,13 @@ class Upkeep:
         """Do what is due. Returns how long to sleep."""
         now = time.monotonic()
         self._note_awake()
+        self._watch_peers(now)  # first: what comes after may fail where connections are cut again and again
         if now >= self._next_see:
             self._see(now)
         elif self._others_hold:
             self._listen_for_silence()
         if now >= self._next_lapse:
             self._rescue_lapsed(now)
-        self._watch_peers(now)
         if now >= self._next_prune:
             self._next_prune = now + self._settings.maintenance_interval
             prune_some(self._store, self._settings.retention)

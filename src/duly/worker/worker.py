@@ -188,7 +188,7 @@ class Worker:
         self._keep_service = Service("keeper", self._keeper.step)
         self._after_service = Service("afterwards", self._executor.afterwards.step)
         self._executor.afterwards.wake = self._after_service.wake
-        self._listen_service = Service("listener", self._listen)
+        self._listen_service = Service("listener", self._listen, on_error=self._missed_hints)
         self._upkeep = Upkeep(
             store,
             self.id,
@@ -549,6 +549,10 @@ class Worker:
             self._claimer.hint(hints)
             self._claim_service.wake()
         return 0.0
+
+    def _missed_hints(self, error: Exception) -> None:
+        """What was said while nobody listened is not said again: that a worker came, for one."""
+        self._upkeep.refresh_peers = True
 
     def retire(self) -> None:
         """Claim no more; what has not begun goes back. `idle` is true when what runs has ended."""

@@ -139,4 +139,17 @@ WORKERS = (
         ),
         red="^call: duly.domain.errors.DatabaseError: this row cannot be rescued",
     ),
+    Guard(
+        name="rescue: a page that fails is rescued row by row",
+        protects="F7",
+        without="one row that cannot be rescued strands all others that are rescued with it",
+        edits=(
+            Code(
+                f"{RESCUE}:_settle_plain",
+                "    except DulyError as error:\n",
+                "    except ZeroDivisionError as error:\n",
+            ),
+        ),
+        red="^call: duly.domain.errors.DatabaseError: this row cannot be rescued",
+    ),
 )
