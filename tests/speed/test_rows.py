@@ -11,7 +11,7 @@ def test_rows_written_per_job_on_postgres(pg_url: str) -> None:
     """Into jobs, waiting, running, runs and ended, and out of waiting and running."""
     written = rows_written_on_postgres(pg_url, N)
     per_table = ", ".join(f"{table} {rows / N:.3f}" for table, rows in sorted(written.items()) if rows)
-    assert written["jobs"] == N, "the counts of the server have not all arrived"
+    assert written["jobs"] >= N, "the counts of the server have not all arrived"
     check("rows written per job", sum(written.values()) / N, 7.1, per_table)
 
 
