@@ -20,7 +20,7 @@ from duly.store.scratch import Scratch
 from duly.task import Task
 
 MOST_ONE_BY_ONE = 5_000
-PINGS, PING_EVERY, WARM_UP = 200, 0.01, 5
+PINGS, FEWEST_PINGS, PING_EVERY, WARM_UP = 200, 20, 0.01, 5
 AT_ONCE = 2_500
 SLICE = 0.1
 LOOK_EVERY = 0.01
@@ -209,18 +209,18 @@ class Parts:
         """One worker process with nothing to do; from the return of `enqueue` to the start of the handler."""
         task, stored_at = self._tasks.on_the_loop.using(queue=IDLE), dict[int, float]()
         with self._log() as log, workers(self._told(log, IDLE), 1) as started:
+            for n in range(WARM_UP):
+                task.enqueue(n)
+                self._wait(lambda n=n: len(log) > n, FIRST_RUN, started.check)  # type: ignore[misc]
+            time.sleep(SETTLE_DOWN)
             until = time.monotonic() + self._plan.seconds
-            for n in range(PINGS + WARM_UP):
+            for n in range(WARM_UP, WARM_UP + PINGS):
                 task.enqueue(n)
                 stored_at[n] = time.monotonic()
-                if n < WARM_UP:
-                    self._wait(lambda n=n: len(log) > n, FIRST_RUN, started.check)  # type: ignore[misc]
-                    time.sleep(SETTLE_DOWN if n == WARM_UP - 1 else 0.0)
-                elif stored_at[n] > until:
+                if stored_at[n] > until and len(stored_at) >= FEWEST_PINGS:
                     break
-                else:
-                    time.sleep(PING_EVERY)
-            self._wait(lambda: len(log) >= len(stored_at), self._plan.seconds, started.check)
+                time.sleep(PING_EVERY)
+            self._wait(lambda: len(log) >= WARM_UP + len(stored_at), self._plan.seconds, started.check)
             waits = sorted(max(0.0, ran.at - stored_at[ran.number]) for ran in log.read() if ran.number >= WARM_UP)
         if not waits:
             return [Measured("pick-up by an idle worker", cut=True, jobs=0)]

@@ -42,20 +42,22 @@ class Workers:
                     env=environment,
                 )
             )
-            self._pipe(-1).write(json.dumps(told) + "\n")
-            self._pipe(-1).flush()
+        self._tell(json.dumps(told))
 
-    def _pipe(self, n: int) -> IO[str]:
-        pipe = self._processes[n].stdin
-        assert pipe is not None
-        return pipe
+    def _tell(self, line: str) -> None:
+        for process in self._processes:
+            assert process.stdin is not None
+            with suppress(BrokenPipeError):  # it has ended: that shows when it should be ready
+                process.stdin.write(f"{line}\n")
+                process.stdin.flush()
 
-    def wait_until_ready(self) -> None:
-        """Return when each has started its worker."""
+    def start(self) -> None:
+        """Have them start to work together, when each is ready."""
         for process in self._processes:
             assert process.stdout is not None
             if process.stdout.readline().strip() != READY:
                 self._complain(process.wait())
+        self._tell("go")
 
     def check(self) -> None:
         """Raise if one has ended."""
@@ -96,7 +98,7 @@ def workers(told: Mapping[str, Any], n: int) -> Iterator[Workers]:
     with tempfile.TemporaryFile() as errors:
         started = Workers(told, n, errors)
         try:
-            started.wait_until_ready()
+            started.start()
             yield started
         except BaseException:
             started.kill()

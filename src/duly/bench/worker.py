@@ -1,7 +1,8 @@
 """A worker process that is measured: `python -m duly.bench.worker`, told what to do by a line on its standard input.
 
-It ends when its standard input closes, so also with whoever started it, in whatever way that one ends. The line has
-the database's address, which may hold a password: it is in no list of processes.
+It says when it is ready, and starts at the next line, so that several start together. It ends when its standard input
+closes, so also with whoever started it, in whatever way that one ends. The first line has the database's address,
+which may hold a password: it is in no list of processes.
 """
 
 from __future__ import annotations
@@ -56,10 +57,11 @@ def main() -> None:
     declare(jobs, log)
     settings = replace(jobs.worker_settings([told["queue"]], grace=GRACE), metrics=None, alerts=None)
     worker = Worker(jobs.store, jobs.registry, settings)
-    worker.start()
     print(READY, flush=True)
-    sys.stdin.read()
-    worker.stop()
+    if sys.stdin.readline():  # all start together
+        worker.start()
+        sys.stdin.read()
+        worker.stop()
     jobs.close()
     log.close()
 
