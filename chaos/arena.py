@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import select
 import signal
 import subprocess
@@ -281,7 +282,7 @@ class Arena:
         """Judge. `bites`: runs must have been cut short, or nothing is shown."""
         ended = read(self.direct_url)
         verdict = judge(self.ledger.lines(), ended, self.facts)
-        deadlocks = 0 if log is None else log.read_text(errors="replace").count("deadlock detected")
+        circles = [] if log is None else _circles(log.read_text(errors="replace"))
         allowed = self.lease + 2 * SWEEP
         p99 = percentile(verdict.delays, 0.99)
         problems = list(self.problems)
@@ -292,8 +293,7 @@ class Arena:
             problems.append(f"{gone} workers have ended by themselves")
         if ended.left:
             problems.append(f"{ended.left} jobs have not ended")
-        if deadlocks:
-            problems.append(f"{deadlocks} deadlocks: {_excerpt(log)}")
+        problems += [f"{n} deadlocks: {circle}" for circle, n in Counter(circles).most_common()]
         if p99 is not None and p99 > allowed:
             problems.append(f"rescue took {p99:.1f} s at p99, allowed are {allowed:.1f} s")
         if bites and not verdict.cut_short:
@@ -308,7 +308,7 @@ class Arena:
             lost=len(verdict.lost),
             doubled=len(verdict.doubled),
             robbed=len(verdict.robbed),
-            deadlocks=deadlocks,
+            deadlocks=len(circles),
             rescue_p50=percentile(verdict.delays, 0.5),
             rescue_p99=p99,
             rescue_allowed=allowed,
@@ -329,10 +329,10 @@ class Arena:
         self.ledger.close()
 
 
-def _excerpt(log: Path | None) -> str:
-    """What the server says of its first deadlock: who waited for whom, with which statements."""
-    text = "" if log is None else log.read_text(errors="replace").partition("deadlock detected")[2]
-    return " ".join(text[:3_000].split())
+def _circles(log: str) -> list[str]:
+    """What the server says of each deadlock: which statements waited for each other."""
+    told = (" ".join(re.split(r"\n\S.*HINT:", text)[0].split()) for text in log.split("deadlock detected")[1:])
+    return [" <-> ".join(sorted(part[:200] for part in re.split(r" Process \d+: ", text)[1:])) for text in told]
 
 
 def _drawn(chance: random.Random, seconds: float, share: float) -> float:

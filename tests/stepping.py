@@ -1,4 +1,4 @@
-"""Runs an operation statement by statement, and something else between two of them."""
+"""Runs an operation statement by statement: to see what it calls, or to do something else between two of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from duly.store.call import Op
+from duly.store.call import Call, Op
 from duly.store.store import Store
 
 
@@ -71,3 +71,16 @@ def run_with(store: Store, make: Callable[[], Op[Any]], after: int, beside: Besi
         if beside.began:
             beside.end()
     return answer, beside.began
+
+
+def watched(op: Op[Any], calls: list[Call]) -> Op[Any]:
+    """Run an operation and keep what it calls."""
+    call = next(op)
+    while True:
+        assert isinstance(call, Call)
+        calls.append(call)
+        rows = yield call
+        try:
+            call = op.send(rows)
+        except StopIteration as stop:
+            return stop.value

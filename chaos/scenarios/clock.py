@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import replace
 
 from chaos.arena import Arena
@@ -89,20 +88,18 @@ def _start(arena: Arena, place: Place, n: int) -> None:
 def _kill_while_ahead(arena: Arena, clock: SetClock) -> None:
     """A worker is killed, and the clock set back by two hours: its leases must not last for as long."""
     clock.set(HOUR)
-    made: set[str] = set()
+    made = {job.id for job in arena.app["work"].enqueue_many([{"seconds": 3 * LONG}] * 24)}
+    arena.ledger.stored(made)
 
-    def under_way(of: Iterable[int]) -> list[tuple[int, str]]:
+    def under_way(pids: set[int]) -> list[tuple[int, str]]:
         """Which of the jobs made here run in which of these processes."""
         lines = arena.ledger.lines()
-        ended = {line.job for line in lines if line.event == "end"}
-        return [(n.pid, n.job) for n in lines if n.event == "start" and n.pid in of and n.job in made - ended]
+        wanted = made - {line.job for line in lines if line.event == "end"}
+        return [(line.pid, line.job) for line in lines if line.job in wanted and line.pid in pids]
 
     until, found = time.monotonic() + RESCUE_SECONDS, list[tuple[int, str]]()
     while not found and time.monotonic() < until:
-        more = {job.id for job in arena.app["work"].enqueue_many([{"seconds": LONG}] * 12)}
-        arena.ledger.stored(more)
-        made |= more
-        time.sleep(0.2)
+        time.sleep(0.05)
         found = under_way({worker.pid for worker in arena.workers})  # whichever of them came first
     victim = next((worker for worker in arena.workers if found and worker.pid == found[-1][0]), arena.workers[-1])
     time.sleep(arena.lease / 2)  # renewed on the clock that is ahead

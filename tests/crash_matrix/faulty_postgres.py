@@ -97,7 +97,8 @@ class FaultyPostgres(PostgresDatabase):
 
     def _cross(self, connection: psycopg.Connection, statement: str, go: Callable[[], R]) -> R:
         mode = self.course.cross(statement)
-        if mode is None:
+        aborted = connection.pgconn.transaction_status == psycopg.pq.TransactionStatus.INERROR
+        if mode is None or (mode in RAISED and aborted):  # a transaction that has failed does not fail in other ways
             return go()
         if mode in RAISED:
             _ask(connection, f"DO $$ BEGIN RAISE EXCEPTION 'as it may happen' USING ERRCODE = '{mode}'; END $$")

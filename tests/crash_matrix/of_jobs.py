@@ -62,6 +62,15 @@ TABLE.add(
 )
 TABLE.add("enqueue with a limit key", "Store.enqueue", new(limit_key="send/a"), enqueue)
 TABLE.add("enqueue later with a limit key", "Store.enqueue", new(limit_key="send/a", delay_us=HOUR), enqueue)
+
+
+def ran_already(world: World) -> None:
+    new(**UNIQUE)(world)
+    enqueue(world)
+    assert world.make.finish(world.make.take())
+
+
+TABLE.add("enqueue unique, again after it ended", "Store.enqueue", ran_already, enqueue)
 TABLE.add("enqueue unique, skipped", "Store.enqueue", beside({}, {}), enqueue)
 TABLE.add("enqueue unique, replacing", "Store.enqueue", beside({}, {"unique_mode": "replace"}), enqueue)
 TABLE.add(
@@ -248,6 +257,8 @@ for how, arrange in {"waiting": job(), "followed": followed}.items():
 for how, arrange in {"waiting": job(), "scheduled": job(delay_us=HOUR), "let in": let_in}.items():
     TABLE.add(f"set priority {how}", "Store.set_priority", arrange, by_boss("set_priority", 50))
     TABLE.add(f"reschedule {how}", "Store.reschedule", arrange, by_boss("reschedule", delay_us=2 * HOUR))
+for how, arrange in {"parked": parked, "held back": job(limit_key="send/a")}.items():
+    TABLE.add(f"set priority {how}", "Store.set_priority", arrange, by_boss("set_priority", 50))
 TABLE.add("reschedule to now", "Store.reschedule", job(delay_us=HOUR), by_boss("reschedule"))
 
 

@@ -244,6 +244,22 @@ TABLE.add("spawn", "Store.spawn", due(overlap="allow"), lambda world: world.stor
 TABLE.add(
     "spawn with a limit key", "Store.spawn", due(overlap="allow", limit_key="send/a"), lambda world: world.store.spawn()
 )
+
+
+def last_tick(world: World) -> None:
+    until = world.clock.now_us() + 15_000_000
+    due(overlap="allow", rule=Schedule(("@every 10s",), until_us=until).to_json())(world)
+    world.clock.advance(60)
+
+
+def mirrored_in_vain(world: World) -> None:
+    due(overlap="allow")(world)
+    nowhere = "INSERT INTO duly.nowhere (name) VALUES (:key)"
+    world.store.run(lambda: world.store.recurring.set_mirror("send", nowhere, hook=False))
+
+
+TABLE.add("spawn for the last time", "Store.spawn", last_tick, lambda world: world.store.spawn())
+TABLE.add("spawn with a mirror that fails", "Store.spawn", mirrored_in_vain, lambda world: world.store.spawn())
 TABLE.add("spawn mirrored", "Store.spawn", mirrored(due(overlap="allow")), lambda world: world.store.spawn())
 
 

@@ -44,6 +44,8 @@ def old(world: World) -> None:
     let_in(world)
     world.store.cancel(world.id, "why")
     world.make.unique("spent", scope="window", unique_window_us=1_000)
+    assert world.raw is not None
+    world.raw.rows("INSERT INTO duly.keys (name, tries, failures, counting_since) VALUES ('send/counted', 3, 1, 1)")
     world.store.add_worker(new_id(), world_process(), lease_us=1, queues="", tasks="", slots=1, wake=None, version="1")
     world.clock.advance(90 * 24 * 3600)
     ended()(world)
@@ -250,6 +252,39 @@ def behind(world: World) -> None:
     world.kept["id"] = world.make.unique(mode="keep_latest").id
 
 
+def for_a_time(world: World) -> None:
+    world.kept["id"] = world.make.unique(scope="window", unique_window_us=HOUR).id
+
+
+def behind_nobody(world: World) -> None:
+    behind(world)
+    assert world.raw is not None
+    for statement in ("unique_keys", "running", f"jobs WHERE id <> '{world.id}'"):
+        world.raw.rows(f"DELETE FROM duly.{statement}")
+
+
+def parked(world: World) -> None:
+    world.make.unique()
+    run = world.make.take()
+    world.store.park(run.id, run.token, reason="arguments", detail="", mark="v1")
+    world.kept["id"] = run.id
+
+
+def unique_running(world: World) -> None:
+    world.make.unique()
+    world.kept["id"] = world.make.take().id
+
+
+def taken_over(arrange: Callable[[World], object]) -> Callable[[World], None]:
+    """Another has the key that a job counts on."""
+
+    def arranged(world: World) -> None:
+        breaking(arrange, "DELETE FROM duly.unique_keys")(world)
+        assert world.make.unique().created
+
+    return arranged
+
+
 def repair(fix: Callable[[World], Op[Any]]) -> Act:
     return running(fix)
 
@@ -302,6 +337,27 @@ for name, by, arrange, fix in (
         "hold_again",
         breaking(unique, "DELETE FROM duly.unique_keys"),
         lambda world: ops_repair.hold_again(world.store.dialect, [world.id]),
+    ),
+    (
+        "free a key held for a time",
+        "free_keys",
+        breaking(for_a_time, NOWHERE, "DELETE FROM duly.jobs WHERE id = '$ID'"),
+        lambda world: ops_repair.free_keys(world.store.dialect, [("", "k")]),
+    ),
+    (
+        "have the key that nobody hands on",
+        "wait_again",
+        behind_nobody,
+        lambda world: ops_repair.wait_again(world.store.dialect, [world.id]),
+    ),
+    *(
+        (
+            f"go on without a key, {place}",
+            "hold_again",
+            taken_over(arrange),
+            lambda world: ops_repair.hold_again(world.store.dialect, [world.id]),
+        )
+        for place, arrange in (("waiting", unique), ("parked", parked), ("running", unique_running))
     ),
     (
         "place a recurring job",

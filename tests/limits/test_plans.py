@@ -18,6 +18,7 @@ from duly.store.call import Call, Dialect, Op, Rows
 from duly.store.postgres import PLANNER
 from duly.store.statements import Compiled
 from tests.databases import Databases, Kind
+from tests.plans import plans
 from tests.store.factory import WORKER
 
 PG = Dialect.POSTGRES
@@ -68,24 +69,6 @@ def answer(call: Call) -> Rows:
             return [("[0.5, 10, 60000000, 30000000]", None, 0, None, 9, 9, 1)]
         case _:
             return []
-
-
-def plans(url: str, op: Op[Any]) -> dict[str, str]:
-    """Explain every statement that an operation would run."""
-    compiled = Compiled(PG, "pyformat", "duly", server_clock=True)
-    found: dict[str, str] = {}
-    with psycopg.connect(url, autocommit=True, options=PLANNER) as connection:
-        try:
-            call = next(op)
-            while True:
-                assert isinstance(call, Call)
-                sql, _ = compiled.get(call.name)
-                lines = connection.execute(f"EXPLAIN {sql}".encode(), dict(call.params)).fetchall()
-                found[call.name] = "\n".join(str(line[0]) for line in lines)
-                call = op.send(answer(call))
-        except StopIteration:
-            pass
-    return found
 
 
 def claim_op() -> Op[Any]:
@@ -140,7 +123,7 @@ def analysed(big: str, request: pytest.FixtureRequest) -> bool:
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_what_is_done_to_keys_goes_by_indexes(big: str, name: str, analysed: bool) -> None:
     op, index = OPERATIONS[name]
-    found = plans(big, op())
+    found = plans(big, op(), answer)
     for statement, plan in found.items():
         if statement.startswith("count_waiting"):
             continue  # walks as far as it must count, however it goes

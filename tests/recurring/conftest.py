@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
 from duly import Duly
 from duly.testing import TestClock
 from tests.foreign.conftest import Case, cases
-from tests.helpers import Ledger, opened
+from tests.helpers import opened
 from tests.store import invariants
 from tests.store.raw import Raw
 
@@ -51,19 +50,6 @@ def timed(database_url: str, raw: Raw, clock: TestClock) -> Iterator[Duly]:
     """A `Duly` by a clock that stands until the test moves it."""
     with opened(database_url, clock=clock) as jobs:
         yield jobs
-
-
-@pytest.fixture
-def lite(sqlite_url: str) -> Iterator[Duly]:
-    """A `Duly` on SQLite alone, for what does not depend on the database."""
-    with opened(sqlite_url) as jobs:
-        yield jobs
-
-
-@pytest.fixture
-def ledger(tmp_path: Path) -> Ledger:
-    """An empty ledger."""
-    return Ledger(tmp_path / "ledger")
 
 
 @pytest.fixture

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 import sqlite3
 from contextlib import closing
-from typing import Any
 
 import psycopg
 import pytest
 
 from duly import Duly
-from duly.store.call import Call, Dialect, Op
+from duly.store.call import Call, Dialect
 from duly.store.statements import Compiled
+from tests.stepping import watched
 from tests.store.raw import Raw
 
 MANY = 100_000
@@ -47,19 +47,6 @@ def fill(raw: Raw) -> None:
         f"INSERT INTO duly.scheduled (id, run_at, queue, tenant, task, priority, token, attempt, crashes, hold) {first}"
         f" SELECT {job_id}, 9000000000000000, 'default', '', 'fetch', 0, 0, 0, 0, 4 FROM {numbers} WHERE i % 2 = 0"
     )
-
-
-def watched(op: Op[Any], calls: list[Call]) -> Op[Any]:
-    """Run an operation and keep what it calls."""
-    call = next(op)
-    while True:
-        assert isinstance(call, Call)
-        calls.append(call)
-        rows = yield call
-        try:
-            call = op.send(rows)
-        except StopIteration as stop:
-            return stop.value
 
 
 @pytest.mark.requirement("A10")

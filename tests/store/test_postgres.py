@@ -34,7 +34,9 @@ from duly.store.statements import Compiled
 from duly.store.store import Store, open_database
 from duly.testing import TestClock
 from tests.databases import Databases, Kind
+from tests.plans import plans
 from tests.postgres import PostgresServer
+from tests.stepping import Beside
 from tests.store import invariants
 from tests.store.factory import WORKER, Factory, succeeded
 from tests.store.processes import SOURCES
@@ -584,6 +586,18 @@ def test_pruning_leaves_a_job_that_ended_anew_in_another_state(pg: Factory, othe
     assert pg.state(old) == "succeeded"
 
 
+def test_pruning_waits_for_nobody_who_holds_one_of_the_jobs(pg: Factory, other: Factory) -> None:
+    held, free = pg.ended("failed"), pg.ended("failed")
+    pg.clock.advance(10)
+    pruning = Beside(lambda: other.store.prune_jobs(State.FAILED, 1, 10), moment=5.0)
+    op = ops_jobs.retry(Dialect.POSTGRES, held)
+    assert pg.store.run(lambda: interrupted(op, "lock_ended", pruning.start)) == ("queued", None)
+    pruning.end()
+    assert (pruning.waited, pruning.answer) == (False, 1)
+    assert pg.store.get(free) is None
+    assert pg.take().id == held
+
+
 # -- bad addresses and rights -------------------------------------------------------------------------------------
 
 
@@ -720,24 +734,6 @@ def big(databases: Databases) -> Iterator[str]:
             connection.execute("ALTER TABLE duly.waiting SET (autovacuum_enabled = off)")
             connection.execute(BIG.encode())
         yield url
-
-
-def plans(url: str, op: Op[Any], rows: Callable[[Call], Rows] = lambda _: ()) -> dict[str, str]:
-    """Explain every statement that an operation would run."""
-    compiled = Compiled(Dialect.POSTGRES, "pyformat", "duly", server_clock=True)
-    found: dict[str, str] = {}
-    with psycopg.connect(url, autocommit=True, options=PLANNER) as connection:
-        try:
-            call = next(op)
-            while True:
-                assert isinstance(call, Call)
-                sql, _ = compiled.get(call.name)
-                lines = connection.execute(f"EXPLAIN {sql}".encode(), dict(call.params)).fetchall()
-                found[call.name] = "\n".join(str(line[0]) for line in lines)
-                call = op.send(rows(call))
-        except StopIteration:
-            pass
-    return found
 
 
 def settled_batch() -> list[Settled]:

@@ -19,6 +19,7 @@ from duly.store import ops_lists
 from duly.store.call import Call, Dialect, Op
 from duly.store.statements import Compiled
 from duly.web.service import filters
+from tests.stepping import watched
 from tests.store.raw import Raw
 from tests.web.browser import Browser
 
@@ -227,18 +228,6 @@ def fill(raw: Raw) -> None:
 
 def _watched_page(dialect: Dialect, wanted: Filter, calls: list[Call]) -> Op[Page]:
     return watched(ops_lists.page(dialect, wanted), calls)
-
-
-def watched(op: Op[Any], calls: list[Call]) -> Op[Any]:
-    call = next(op)
-    while True:
-        assert isinstance(call, Call)
-        calls.append(call)
-        rows = yield call
-        try:
-            call = op.send(rows)
-        except StopIteration as stop:
-            return stop.value
 
 
 @pytest.mark.requirement("C9")

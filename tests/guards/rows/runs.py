@@ -376,6 +376,12 @@ RUNS = (
         edits=(Statement("prune_jobs [postgres]", " AND state = :state::text"),),
     ),
     Guard(
+        name="prune_jobs: not what somebody holds",
+        protects="F20",
+        without="whoever retries some jobs in one transaction and whoever prunes them wait for each other in a circle",
+        edits=(Statement("prune_jobs [postgres]", " FOR UPDATE SKIP LOCKED"),),
+    ),
+    Guard(
         name="old_ended: not what a unique key names",
         protects="F27 I7 P13",
         without="an enqueue within a window is answered with a job that is forgotten",

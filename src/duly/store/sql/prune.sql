@@ -2,9 +2,10 @@
 SELECT e.id FROM duly.ended e WHERE e.state = :state::text AND e.finished_at < :now - :keep_us::bigint
 AND NOT EXISTS (SELECT 1 FROM duly.unique_keys u WHERE u.job_id = e.id) ORDER BY e.finished_at, e.id LIMIT :n::integer
 
--- name: prune_jobs [postgres] Forget finished jobs and what happened to them.
+-- name: prune_jobs [postgres] Forget finished jobs and what happened to them; not those that somebody holds: nobody waits here.
 WITH gone AS (
-    DELETE FROM duly.ended WHERE id = ANY (:ids::uuid[]) AND state = :state::text RETURNING id
+    DELETE FROM duly.ended WHERE ctid = ANY (ARRAY(
+        SELECT ctid FROM duly.ended WHERE id = ANY (:ids::uuid[]) AND state = :state::text FOR UPDATE SKIP LOCKED)) RETURNING id
 ), history AS (
     DELETE FROM duly.runs WHERE job_id = ANY (ARRAY(SELECT id FROM gone))
 ), jobs AS (
