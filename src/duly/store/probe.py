@@ -108,7 +108,7 @@ class BareSqlite:
 
     def insert_many(self, numbers: Sequence[int]) -> None:
         rows: list[tuple[Any, ...]] = [(number, BODY) for number in numbers]
-        self._connection.execute("BEGIN IMMEDIATE")
+        self._connection.execute("BEGIN")
         self._connection.executemany("INSERT INTO bare VALUES (?, ?)", rows)
         self._connection.execute("COMMIT")
 
