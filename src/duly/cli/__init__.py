@@ -11,6 +11,7 @@ from duly.__about__ import __version__
 from duly.cli import (
     alerts,
     audit,
+    bench,
     dev,
     doctor,
     enqueue,
@@ -51,6 +52,7 @@ _HELP = """A job queue in the database you already have.
     duly limits list, duly quota acme how much may run, start and wait
     duly why 4b6c8d0e12, duly why     why a job does not run; what holds all that waits
     duly doctor                       is all well?
+    duly bench                        how fast it is on this database
 
 Exit codes: 0 done, 1 not possible (no such job, ...), 2 wrong usage or configuration, 3 database unavailable,
 130 interrupted.
@@ -87,6 +89,7 @@ for _command in (
     top.top,
     alerts.alerts,
     doctor.doctor,
+    bench.bench,
     usage.usage,
     audit.audit,
     tick.tick,

@@ -98,9 +98,17 @@ SELECT id, mark FROM duly.parked WHERE reason = 'arrived' ORDER BY task, parked_
 -- name: any_parked_by_key Whether any job waits for its key.
 SELECT 1 WHERE EXISTS (SELECT 1 FROM duly.parked WHERE rank IS NOT NULL)
 
+-- part: of_which_word_was_left [postgres] Keys that a worker should look at.
+FROM duly.admitted WHERE look
+
+-- part: of_which_word_was_left [sqlite] Keys that a worker should look at; left to itself it walks through all of them.
+FROM duly.admitted INDEXED BY duly.admitted_to_look_at WHERE look
+
 -- name: any_arrived Whether a job with a key has just come, or a key opens.
 SELECT 1 WHERE EXISTS (SELECT 1 FROM duly.parked WHERE reason = 'arrived')
-    OR EXISTS (SELECT 1 FROM duly.keys WHERE opens_at <= :now) OR EXISTS (SELECT 1 FROM duly.admitted WHERE look)
+    OR EXISTS (SELECT 1 FROM duly.keys WHERE opens_at <= :now) OR EXISTS (SELECT 1
+@of_which_word_was_left
+)
 
 -- name: settle_in [postgres] Those for which there was no room wait for their keys.
 UPDATE duly.parked SET reason = 'key'
@@ -113,7 +121,9 @@ UPDATE duly.parked SET reason = 'key' WHERE id IN (SELECT value FROM json_each(:
 SELECT name FROM duly.keys WHERE opens_at <= :now ORDER BY opens_at LIMIT :n::integer
 
 -- name: keys_to_look_at Keys of which somebody left word.
-SELECT key FROM duly.admitted WHERE look LIMIT :n::integer
+SELECT key
+@of_which_word_was_left
+LIMIT :n::integer
 
 -- part: open_keys Pauses that are over end, an open breaker tries one job.
 UPDATE duly.keys SET

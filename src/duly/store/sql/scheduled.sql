@@ -56,7 +56,7 @@ LEAST((SELECT min(run_at) FROM duly.scheduled), (SELECT min(paused_until) FROM d
     UNION ALL SELECT min(blocked_until) FROM duly.gates WHERE blocked_until IS NOT NULL
     UNION ALL SELECT min(opens_at) FROM duly.keys WHERE opens_at IS NOT NULL
     UNION ALL SELECT * FROM (SELECT 0 FROM duly.parked WHERE reason = 'arrived' LIMIT 1)
-    UNION ALL SELECT * FROM (SELECT 0 FROM duly.admitted WHERE look LIMIT 1)))
+    UNION ALL SELECT * FROM (SELECT 0 FROM duly.admitted INDEXED BY duly.admitted_to_look_at WHERE look LIMIT 1)))
 
 -- name: next_due How long until there is something to do for who promotes.
 SELECT
