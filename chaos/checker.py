@@ -134,7 +134,10 @@ def _excused(lines: Iterable[Line], ended: Ended) -> set[str]:
 
 
 def _robbed(lines: Iterable[Line], facts: Facts) -> list[str]:
-    """Runs that began while another run of the same job was under way, in a process that nobody disturbed."""
+    """Runs that began while an earlier run of the same job was under way, in a process that nobody disturbed.
+
+    An earlier one that begins beside a later is judged by its fence (`_stale`): it robs nobody.
+    """
     killed = {kill.pid: kill.at for kill in facts.kills}
     disturbed = facts.by_pid()
     under_way: dict[str, dict[int, Line]] = defaultdict(dict)
@@ -148,7 +151,7 @@ def _robbed(lines: Iterable[Line], facts: Facts) -> list[str]:
                 cut_off = any(
                     each.since + facts.lease / 2 < line.at and each.until > other.at for each in disturbed[other.pid]
                 )
-                if not dead and not cut_off:
+                if not dead and not cut_off and line.token > other.token:
                     found.append(f"{line.job}: {other.token} by {other.pid} was under way, {line.token} by {line.pid}")
             under_way[line.job][line.token] = line
     return found
