@@ -56,6 +56,14 @@ def test_a_fence_must_grow() -> None:
     assert verdict(STORED, *FIRST, again).stale == ["j"]
 
 
+def test_a_run_that_begins_too_late_beside_a_later_one_is_stale_unless_its_process_stood_still() -> None:
+    begun = [SECOND[0], Line("start", "j", 1, 10, 8.2), Line("end", "j", 1, 10, 8.3), SECOND[1]]
+    found = verdict(STORED, *begun, ended=RESCUED)
+    assert (found.stale, found.robbed) == (["j"], [])
+    found = verdict(STORED, *begun, ended=RESCUED, facts=Facts(disturbed=[Disturbed(10, 2.0, 8.1)]))
+    assert (found.stale, found.robbed) == ([], [])
+
+
 def test_a_rescue_is_timed_from_the_kill() -> None:
     facts = Facts(kills=[Kill(10, at=5.0, wall=105.0)])
     assert verdict(STORED, FIRST[0], *SECOND, ended=RESCUED, facts=facts).delays == [2.5]
