@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 COLUMNS = ("Scenario", "Database", "Jobs", "Runs", "Faults", "Cut short", "Lost", "Doubled", "Robbed", "Deadlocks",
-           "Rescue p50 / p99 / allowed", "Seconds", "Seed")  # fmt: skip
+           "Rescue p50 / p99 / allowed", "Seconds", "Seed", "Is all well?")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class Report:
         return (
             self.scenario, self.database, f"{self.jobs:,}", f"{self.runs:,}", listed(self.faults),
             f"{self.cut_short:,}", str(self.lost), str(self.doubled), str(self.robbed), str(self.deadlocks),
-            self.rescue, f"{self.seconds:.0f}", str(self.seed),
+            self.rescue, f"{self.seconds:.0f}", str(self.seed), "; ".join(self.problems)[:200] or "yes",
         )  # fmt: skip
 
     @property
@@ -71,7 +71,8 @@ def table(reports: Sequence[Report]) -> str:
     sums = ("**all**", "", *(f"{sum(getattr(each, name) for each in reports):,}" for name in ("jobs", "runs")), "",
             *(f"{sum(getattr(each, name) for each in reports):,}"
               for name in ("cut_short", "lost", "doubled", "robbed", "deadlocks")), "",
-            f"{sum(each.seconds for each in reports):.0f}", "")  # fmt: skip
+            f"{sum(each.seconds for each in reports):.0f}", "",
+            f"{sum(each.ok for each in reports)} of {len(reports)}")  # fmt: skip
     rows = [COLUMNS, ("---",) * len(COLUMNS), *(each.cells() for each in reports), sums]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows) + "\n"
 
