@@ -130,6 +130,7 @@ TABLE = (
     Verb("workers of one's own", "worker | dev", without="a process that one starts, not something done to others"),
     Verb("the server of these pages", "web", without="a process that one starts"),
     Verb("make the tables", "migrate", without="nothing is served before; it needs the owner of the tables"),
+    Verb("measure", "bench", without="starts worker processes, and needs the right to make a schema"),
     Verb(
         "roles of PostgreSQL", "roles", without="prints statements for the owner of the tables; no database is opened"
     ),
