@@ -36,7 +36,7 @@ class FaultyPostgres(PostgresDatabase):
         super().__init__(url, clock, size=CONNECTIONS)
         self.course = Course()
         self.terminate: Callable[[int], object] = lambda pid: None
-        """Has the server end one of its processes."""
+        """Has the server end one of its processes, if it has not ended, and waits until it has."""
         self._statement = ""
 
     # -- the course ---------------------------------------------------------------------------------------------------
@@ -118,16 +118,22 @@ class FaultyPostgres(PostgresDatabase):
             try:
                 answer = go()
             except psycopg.Error:
-                shut(connection)
+                self._shut(connection)
                 raise
-            shut(connection)
+            self._shut(connection)
             if mode is Mode.CUT_IDLE:
                 return answer
             _ask(connection, "SELECT 'for the words that libpq has for it'")
         else:
             self.course.refuses = mode is Mode.CROWDED
-            shut(connection)
+            self._shut(connection)
         return go()
+
+    def _shut(self, connection: psycopg.Connection) -> None:
+        """Cut a connection, and let the server see it: until then it keeps its locks, and others go round them."""
+        pid = connection.info.backend_pid
+        shut(connection)
+        self.terminate(pid)
 
 
 def shut(connection: psycopg.Connection) -> None:
