@@ -139,7 +139,7 @@ def test_one_row_that_cannot_be_rescued_keeps_no_other(jobs: Duly, monkeypatch: 
             assert job.wait(10) == n, "and they are tried again"
 
 
-def test_what_a_worker_held_is_rescued_all_at_once(jobs: Duly, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_worker_held_is_rescued_all_at_once(jobs: Duly) -> None:
     """A worker may have taken hundreds; one transaction for each would take seconds, and longer where each is slow."""
 
     @jobs.task

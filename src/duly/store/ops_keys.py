@@ -60,7 +60,8 @@ def freeing(
         return (yield from op)
     yield from lock(dialect, freed.keys)
     result = yield from op
-    counted = [(key, failed) for job_id, key, failed in freed.ended if accepted is None or job_id in accepted(result)]
+    ended = None if accepted is None else accepted(result)
+    counted = [(key, failed) for job_id, key, failed in freed.ended if ended is None or job_id in ended]
     if counted:
         yield from _hold_rows(dialect, freed.keys)
     for key, failed in counted:

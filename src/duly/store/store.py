@@ -257,7 +257,7 @@ class Store:
         def op() -> Op[set[str]]:
             again = next(tries, True)  # first of all: this try may be cut off anywhere
             settling = ops_settle.settle(self.dialect, batch, shard=self._shard, only_expired=only_expired, own=True)
-            accepted = yield from ops_keys.freeing(self.dialect, freed, settling, set)
+            accepted = yield from ops_keys.freeing(self.dialect, freed, settling, lambda ids: ids)
             if again and len(accepted) < len(batch):
                 missing = [each for each in batch if each.id not in accepted]
                 accepted |= yield from ops_settle.already_settled(missing)
@@ -290,7 +290,7 @@ class Store:
             settling = ops_settle.settle_keyed(
                 self.dialect, settled, hold, shard=self._shard, only_expired=only_expired
             )
-            accepted = yield from ops_keys.freeing(self.dialect, freed, settling, set)
+            accepted = yield from ops_keys.freeing(self.dialect, freed, settling, lambda ids: ids)
             if again and not accepted:
                 accepted = yield from ops_settle.already_settled([settled])
             return accepted
