@@ -31,6 +31,8 @@ START_SECONDS = 60.0
 CHUNK = 200
 BACKLOG = 1_000
 """How many jobs wait while a storm lasts."""
+MOST_TIMES = 10
+"""How many times the faults that were wanted a storm has before it is said that it showed nothing."""
 
 
 class HasPid(Protocol):
@@ -240,6 +242,28 @@ class Arena:
         process.close()
         self.workers.remove(process)
         self.faults["kills"] += 1
+
+    def goes_on(self, faults: int) -> bool:
+        """Whether the storm is to go on after so many faults: until there were enough, and a run was cut short.
+
+        Chance may have it that whoever was struck ran nothing: then it strikes again.
+        """
+        if faults < self.wanted_faults:
+            return True
+        return faults < MOST_TIMES * self.wanted_faults and not self._cut_short(self.lease + 2 * SWEEP)
+
+    def _cut_short(self, within: float) -> bool:
+        """Whether a run that was cut short is on record, or will be soon."""
+        table = "duly.runs" if self.direct_url.startswith("postgres") else "duly_runs"
+        deadline = time.monotonic() + within
+        while True:
+            with suppress(*UNREACHABLE), closing(connect(self.direct_url)) as connection:
+                asked = connection.execute(f"SELECT count(*) FROM {table} WHERE outcome = 'crashed'")
+                if asked.fetchone()[0]:
+                    return True
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.2)
 
     def disturbing(self, process: HasPid) -> Callable[[], None]:
         """A worker cannot renew its leases from now until the answer is called."""

@@ -37,7 +37,7 @@ def children(place: Place, size: Size, seed: int) -> Report:
         arena.env = {LEDGER: str(arena.ledger.path)}
         arena.start(3)
         slowest, spared = 0.0, arena.workers[0].pid
-        while arena.faults["kills"] + arena.faults["killed children"] < size.faults:
+        while arena.goes_on(arena.faults["kills"] + arena.faults["killed children"]):
             _refill(arena)
             arena.pause(0.4)
             if arena.chance.random() < 0.5:

@@ -52,13 +52,13 @@ def clock(place: Place, size: Size, seed: int) -> Report:
             process.ready()
         arena.produce(seconds=0.1, share=0.1, backlog=300)
         under_way = 0
-        for n in range(size.faults):
+        while arena.goes_on(arena.faults["jumps"]):
             _some_that_last(arena)
             arena.pause(0.3)
             arena.chance.choice(clocks).set(arena.chance.choice((-HOUR, -7.0, 0.0, 7.0, HOUR)))
             arena.faults["jumps"] += 1
             under_way += _running(arena)
-            if n % KILL_EVERY == KILL_EVERY - 1:
+            if arena.faults["jumps"] % KILL_EVERY == 0:
                 arena.kill(arena.chance.choice(arena.workers[1:]))
                 _start(arena, place, arena.chance.randrange(WORKERS) if not shared else 0)
         if shared:

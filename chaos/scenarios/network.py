@@ -33,7 +33,7 @@ def cuts(place: Place, size: Size, seed: int) -> Report:
         arena.produce(seconds=2.0, share=0.005)
         arena.flow()
         between.tell("cut")
-        while sum(between.tell("count").values()) < size.faults:
+        while arena.goes_on(sum(between.tell("count").values())):
             arena.pause(1.5)
             replace(arena)
         found = between.tell("heal")
@@ -73,13 +73,15 @@ def blackhole(place: Place, size: Size, seed: int) -> Report:
             workers = [_start_on(arena, host) for host in machines]
             arena.produce(seconds=2 * LONG_LEASE, share=0.02, backlog=400, chunk=50, tasks=("work", "awork", "heed"))
             arena.flow()
-            for n in range(size.faults):
+            n = 0
+            while arena.goes_on(n):
                 arena.flow()
                 if n % 3 == 1:
                     _cut_off_all(arena, machines)
                 else:
                     i = arena.chance.randrange(len(machines))
                     _cut_off(arena, machines[i], workers[i], both=n % 2 == 0, long=n % 12 == 6)
+                n += 1
             arena.settle()
             return arena.report("blackhole", place.database, log=place.log)
 

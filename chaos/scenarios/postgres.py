@@ -89,7 +89,7 @@ def restarts(place: Place, size: Size, seed: int) -> Report:
         arena.start(PROCESSES)
         arena.produce(seconds=6.0, share=0.002)
         arena.flow()
-        while arena.faults["restarts"] < size.faults:
+        while arena.goes_on(arena.faults["restarts"]):
             arena.pause(1.2)
             if arena.faults["restarts"] % 2:
                 arena.kill(arena.chance.choice(arena.workers[1:]))
@@ -117,7 +117,7 @@ def backends(place: Place, size: Size, seed: int) -> Report:
         arena.produce(seconds=4.0, share=0.002)
         arena.flow()
         with terminating(arena, rate=20) as ended:
-            while ended() < size.faults:
+            while arena.goes_on(ended()):
                 arena.pause(1.5)
                 replace(arena)
         arena.settle()
@@ -187,7 +187,7 @@ def through_pgbouncer(place: Place, size: Size, seed: int) -> Report:
         arena.start(PROCESSES)
         arena.produce(seconds=2.0, share=0.01)
         arena.flow()
-        while arena.faults["pooler restarts"] < size.faults:
+        while arena.goes_on(arena.faults["pooler restarts"]):
             arena.pause(0.8)
             replace(arena)
             arena.pause(0.8)
@@ -213,7 +213,7 @@ def pool_of_one(place: Place, size: Size, seed: int) -> Report:
         arena.produce(seconds=0.5, share=0.02, tasks=("work", "awork", "more"))
         arena.flow()
         with terminating(arena, rate=10) as ended:
-            while ended() < size.faults:
+            while arena.goes_on(ended()):
                 arena.pause(1.5)
                 replace(arena)
         arena.settle()
@@ -235,7 +235,7 @@ def one_connection(place: Place, size: Size, seed: int) -> Report:
         arena.start(PROCESSES)
         arena.produce(seconds=0.5, share=0.02, tasks=("work", "awork", "more"))
         arena.flow()
-        while arena.faults["kills"] < size.faults:
+        while arena.goes_on(arena.faults["kills"]):
             arena.pause(1.0)
             replace(arena)
         arena.settle()

@@ -19,7 +19,7 @@ def work_and_kill(arena: Arena, mean: float) -> None:
 
     The first lives on: who is to say that a lease has lapsed must have been in touch for a whole lease.
     """
-    while arena.faults["kills"] < arena.wanted_faults:
+    while arena.goes_on(arena.faults["kills"]):
         arena.pause(mean)
         arena.kill(arena.chance.choice(arena.workers[1:]))
         arena.start_soon()
@@ -53,8 +53,7 @@ def paused(place: Place, size: Size, seed: int) -> Report:
     with place.arena(seed=seed, size=size) as arena:
         arena.start(PROCESSES)
         arena.produce(seconds=0.1, share=0.2)
-        stopped = 0
-        while stopped < size.faults:
+        while arena.goes_on(arena.faults["pauses"]):
             some = arena.chance.sample(arena.workers[1:], 2)
             ends = [arena.disturbing(process) for process in some]
             for process in some:
@@ -63,8 +62,7 @@ def paused(place: Place, size: Size, seed: int) -> Report:
             for process, over in zip(some, ends, strict=True):
                 os.kill(process.pid, signal.SIGCONT)
                 over()
-            stopped += 2
-            arena.faults["pauses"] = stopped
+            arena.faults["pauses"] += len(some)
             time.sleep(arena.lease * 0.7)
         arena.settle()
         return arena.report("paused", place.database, log=place.log)

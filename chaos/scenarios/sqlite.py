@@ -26,6 +26,8 @@ PATIENT = {"lease": 15.0}
 PRODUCERS = 4
 READERS = 2
 MOST_WAL = 64 << 20
+LASTING = 0.1
+"""How long a run lasts at most."""
 READ_SECONDS = 1.5
 """How long somebody who reads keeps a snapshot."""
 
@@ -56,11 +58,11 @@ def crowd(place: Place, size: Size, seed: int) -> Report:
 def _storm(arena: Arena, others: list[_Other], size: Size) -> int:
     """Kill now and then, until enough was done. Returns how long the log became, in bytes."""
     log, longest = Path(f"{arena.url.removeprefix('sqlite:///')}-wal"), 0
-    while arena.faults["kills"] < size.faults or _count(arena) < size.jobs:
+    while (striking := arena.goes_on(arena.faults["kills"])) or _count(arena) < size.jobs:
         arena.pause(0.4)
         with suppress(FileNotFoundError):
             longest = max(longest, log.stat().st_size)
-        if arena.faults["kills"] >= size.faults:
+        if not striking:
             continue
         if arena.chance.random() < 0.6:
             arena.kill(arena.chance.choice(arena.workers[1:]))
@@ -126,10 +128,11 @@ def produce(url: str, ledger: Ledger, chance: random.Random) -> None:
     """Enqueue some jobs, one by one and many at once, also some that enqueue others."""
     jobs = application(url, ledger)
     name = chance.choice(("work", "awork", "more"))
+    seconds = chance.choice((0.0, chance.random() * LASTING))
     if chance.random() < 0.5:
-        ledger.stored([jobs[name].enqueue().id])
+        ledger.stored([jobs[name].enqueue(seconds).id])
     else:
-        ledger.stored(job.id for job in jobs[name].enqueue_many([{}] * chance.randint(2, 30)))
+        ledger.stored(job.id for job in jobs[name].enqueue_many([{"seconds": seconds}] * chance.randint(2, 30)))
     jobs.close()
 
 
