@@ -13,7 +13,7 @@ import pytest
 from duly import Duly
 from duly.domain.errors import DatabaseError
 from duly.domain.records import Claimed, Lane, Settled
-from duly.maintenance.rescue import rescue_dead, rescue_lapsed
+from duly.maintenance.rescue import Deaths, rescue_dead, rescue_lapsed
 from duly.store.store import Store
 from duly.worker.context import Run, lease_time
 from duly.worker.identity import this_process
@@ -103,7 +103,7 @@ def test_nobody_is_rescued_by_time_before_a_lease_of_unbroken_contact(
     job = make.running()
     make.clock.advance(60)
     for unbroken, rescued in ((14_000_000, 0), (16_000_000, 1)):
-        monkeypatch.setattr(make.store.database, "unbroken_us", lambda unbroken=unbroken: unbroken)
+        monkeypatch.setattr(make.store.database, "unbroken_us", lambda _, unbroken=unbroken: unbroken)
         assert rescue_lapsed(make.store, lease_us=15_000_000, crash_limit=3) == rescued
     assert make.state(job.id) == "queued"
 
@@ -115,8 +115,9 @@ def test_the_runs_of_a_worker_that_may_live_are_left_to_it(make: Factory) -> Non
     )
     make.enqueue()
     make.take(worker=worker)
-    assert rescue_dead(make.store, make.store.workers(), lambda process: False, crash_limit=3) == 0
-    assert rescue_dead(make.store, make.store.workers(), lambda process: True, crash_limit=3) == 1
+    for gone in (False, True):
+        is_gone, deaths = (lambda process, gone=gone: gone), Deaths(make.store)
+        assert rescue_dead(make.store, make.store.workers(), is_gone, crash_limit=3, deaths=deaths) == gone
 
 
 def test_one_run_that_cannot_be_rescued_strands_no_other(make: Factory, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,6 +131,6 @@ def test_one_run_that_cannot_be_rescued_strands_no_other(make: Factory, monkeypa
         return real(batch, **options)
 
     monkeypatch.setattr(make.store, "settle", settle)
-    monkeypatch.setattr(make.store.database, "unbroken_us", lambda: 60_000_000)
+    monkeypatch.setattr(make.store.database, "unbroken_us", lambda _: 60_000_000)
     assert rescue_lapsed(make.store, lease_us=15_000_000, crash_limit=3) == 1
     assert [make.state(job.id) for job in jobs] == ["running", "queued"]

@@ -14,7 +14,7 @@ from duly.domain.outcome import after_crash
 from duly.domain.records import HOLD, Claimed, Filter, Lane, Lapsed, NewJob, ProcessIdentity, Settled
 from duly.domain.recurring import NewRecurring
 from duly.domain.states import State
-from duly.maintenance.rescue import rescue_dead, rescue_silent
+from duly.maintenance.rescue import Deaths, rescue_dead, rescue_silent
 from duly.store.call import Op
 from duly.store.database import Database
 from duly.store.ops_keys import Freed
@@ -184,9 +184,12 @@ class Real:
 
     def rescue_dead(self, worker_id: str) -> int:
         pid = int(worker_id[-4:], 16)
-        workers = self.store.workers()
+        workers, deaths = self.store.workers(), Deaths(self.store)
+        deaths.linger = 0.0
         with NO_JITTER:
-            return rescue_dead(self.store, workers, lambda process: process.pid == pid, crash_limit=CRASH_LIMIT)
+            return rescue_dead(
+                self.store, workers, lambda process: process.pid == pid, crash_limit=CRASH_LIMIT, deaths=deaths
+            )
 
     def prune_jobs(self, state: str, keep_us: int) -> int:
         return self.store.prune_jobs(State(state), keep_us)

@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from duly.domain.clock import SystemClock
 from duly.domain.errors import DatabaseError
 from duly.domain.ids import uuid7
 from duly.domain.records import Lane, ProcessIdentity, Settled
-from duly.maintenance.rescue import rescue_dead, rescue_lapsed
+from duly.maintenance.rescue import Deaths, rescue_dead, rescue_lapsed
 from duly.store.store import Store
 from duly.worker import identity
 from tests.clock import us
@@ -154,9 +155,34 @@ def test_what_a_worker_held_is_rescued_all_at_once(jobs: Duly) -> None:
         worker, identity.this_process(), lease_us=us(60), queues="[]", tasks="[]", slots=1, wake=None, version="0"
     )
     before = jobs.store.database.calls
-    assert rescue_dead(jobs.store, jobs.store.workers(), lambda process: True, crash_limit=3) == 701
+    deaths = Deaths(jobs.store)
+    assert rescue_dead(jobs.store, jobs.store.workers(), lambda process: True, crash_limit=3, deaths=deaths) == 701
     assert jobs.store.database.calls - before < 40
     assert len(jobs.list(state="queued", limit=1_000)) == 701
+
+
+def test_a_claim_that_comes_to_its_end_after_its_worker_was_killed_is_found(pg_url: str) -> None:
+    """The server may be at it still when the worker's other runs are rescued."""
+    with opened(pg_url) as jobs:
+
+        @jobs.task
+        def work() -> None: ...
+
+        work.enqueue_many([{}, {}])
+        worker, deaths, lane = uuid7(), Deaths(jobs.store), [Lane("", "work")]
+        claim = partial(jobs.store.claim, "default", lane, 1, worker_id=worker, lease_us=us(60))
+        rescue = partial(rescue_dead, jobs.store, is_gone=lambda process: True, crash_limit=3, deaths=deaths)
+        claim()
+        jobs.store.add_worker(
+            worker, identity.this_process(), lease_us=us(60), queues="[]", tasks="[]", slots=1, wake=None, version="0"
+        )
+        assert rescue(workers=jobs.store.workers()) == 1
+        claim()
+        assert rescue(workers=jobs.store.workers()) == 1
+        assert [each.id for each in jobs.store.workers()] == [worker]
+        deaths.linger = 0.0
+        assert rescue(workers=jobs.store.workers()) == 0
+        assert jobs.store.workers() == []
 
 
 def test_a_rescuer_that_read_before_the_job_was_done_changes_nothing(
@@ -178,6 +204,24 @@ def test_a_rescuer_that_read_before_the_job_was_done_changes_nothing(
     monkeypatch.setattr(jobs.store, "lapsed", lambda *_: next(looks, []))
     assert rescue_lapsed(jobs.store, lease_us=0, crash_limit=3) == 1
     assert [job.refresh().state for job in (done, renewed, gone)] == [State.SUCCEEDED, State.RUNNING, State.QUEUED]
+
+
+@pytest.mark.requirement("E7")
+def test_those_that_ran_beside_a_job_that_kills_run_alone_one_right_after_another(jobs: Duly) -> None:
+    """Which of them it is, nobody knows."""
+
+    @jobs.task
+    def work(n: int) -> int:
+        return n
+
+    made = work.enqueue_many([{"n": n} for n in range(6)])
+    for _ in range(2):
+        eventually(lambda: bool(jobs.store.promote(10)) or len(jobs.list(state="queued")) == 6)
+        jobs.store.claim("default", [Lane("", "work")], 6, worker_id=uuid7(), lease_us=1)
+        eventually(lambda: rescue_lapsed(jobs.store, lease_us=0, crash_limit=3) == 6)
+    with jobs.worker():
+        until = time.monotonic() + 8
+        assert [job.wait(until - time.monotonic()) for job in made] == list(range(6))
 
 
 @pytest.mark.requirement("E7")

@@ -44,8 +44,7 @@ def upkeep(jobs: Duly) -> Upkeep:
     made._awake_since -= 2 * LEASE
     database = jobs.store.database
     assert isinstance(database, PostgresDatabase)
-    assert database._unbroken_since is not None
-    database._unbroken_since -= 2 * LEASE
+    database._contact.clock = lambda: time.monotonic() + 2 * LEASE
     return made
 
 

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import logging
 import random
+import time
 from collections.abc import Callable
 from functools import partial
 
 from duly.domain.errors import DatabaseUnavailable, DulyError
 from duly.domain.outcome import after_crash, mirror_failed
 from duly.domain.records import HOLD, Lapsed, ProcessIdentity, Settled, WorkerRecord
+from duly.store.call import Dialect
 from duly.store.database import Hint
 from duly.store.ops_keys import Freed
 from duly.store.store import Store
@@ -20,6 +22,8 @@ from duly.store.store import Store
 log = logging.getLogger("duly.maintenance")
 PAGE = 500
 MIRROR_TRIES = 3
+LINGER = 3.0
+"""Seconds for which a worker that has ended stays on the list of those whose runs are looked for."""
 
 
 def rescue_lapsed(
@@ -31,13 +35,21 @@ def rescue_lapsed(
     in the middle of this, and is about to renew them.
     """
     rescued = rescue_after_boot(store, lease_us=lease_us, crash_limit=crash_limit)
-    if store.database.unbroken_us() < lease_us:
+    if in_touch_us(store, lease_us) < lease_us:
         return rescued
 
     def lapsed(n: int) -> list[Lapsed]:
         return [run for run in store.lapsed(lease_us, n) if run.why != "lease" or not is_ours(run)]
 
     return rescued + _settle_all(store, lapsed, crash_limit=crash_limit, only_expired=True)
+
+
+def in_touch_us(store: Store, lease_us: int) -> int:
+    """How long we have been in touch, but for breaks that are too short for anybody's lease to lapse in.
+
+    Leases are renewed when a third of them is over. A connection that is lost now and then must not put rescue off.
+    """
+    return store.database.unbroken_us(lease_us // 5)
 
 
 def rescue_after_boot(store: Store, *, lease_us: int, crash_limit: int) -> int:
@@ -58,18 +70,54 @@ def rescue_silent(store: Store, silent: set[tuple[str, int]], *, lease_us: int, 
     return _settle_all(store, find, crash_limit=crash_limit, only_expired=True)
 
 
+class Deaths:
+    """Since when workers are known to have ended.
+
+    They are struck off only after a while: the database may still be at what one asked for last, and if that was a
+    claim, its jobs would be held by somebody who is on no list, until their lease lapses.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.linger = LINGER if store.dialect is Dialect.POSTGRES else 0.0  # on SQLite whoever has ended is at nothing
+        self._since: dict[str, float] = {}
+
+    def note(self, worker: WorkerRecord) -> None:
+        """It has ended."""
+        if worker.id not in self._since:
+            log.warning("worker %s (pid %d on %s) is gone", worker.id, worker.process.pid, worker.process.host)
+            self._since[worker.id] = time.monotonic()
+
+    def is_past(self, worker: WorkerRecord) -> bool:
+        """Whether nothing of it can be under way any more."""
+        return time.monotonic() - self._since[worker.id] >= self.linger
+
+    def keep(self, workers: list[WorkerRecord]) -> None:
+        """Forget all but these."""
+        ids = {worker.id for worker in workers}
+        self._since = {id: since for id, since in self._since.items() if id in ids}
+
+
 def rescue_dead(
-    store: Store, workers: list[WorkerRecord], is_gone: Callable[[ProcessIdentity], bool], *, crash_limit: int
+    store: Store,
+    workers: list[WorkerRecord],
+    is_gone: Callable[[ProcessIdentity], bool],
+    *,
+    crash_limit: int,
+    deaths: Deaths,
 ) -> int:
-    """Settle the runs of workers that have certainly ended, and strike them off. Returns how many runs were rescued."""
+    """Settle the runs of workers that have certainly ended; strike off those that have for a while.
+
+    Returns how many runs were rescued. Whoever asks keeps `deaths`, and comes again.
+    """
     rescued = 0
+    deaths.keep(workers)
     for worker in workers:
         if not is_gone(worker.process):
             continue
-        log.warning("worker %s (pid %d on %s) is gone", worker.id, worker.process.pid, worker.process.host)
-        find = partial(store.held_by_dead, worker.id)
+        deaths.note(worker)
+        find, is_past = partial(store.held_by_dead, worker.id), deaths.is_past(worker)
         rescued += _settle_all(store, find, crash_limit=crash_limit, only_expired=False)
-        if not find(1):
+        if is_past and not find(1):
             store.remove_worker(worker.id)
     return rescued
 

@@ -99,8 +99,11 @@ class Database(Protocol):
         """Give a reserved connection up; nothing on a database that was not reserved."""
         ...
 
-    def unbroken_us(self) -> int:
-        """How long this side has been in touch with the database without a break, in microseconds."""
+    def unbroken_us(self, tolerated_us: int = 0) -> int:
+        """How long this side has been in touch with the database, in microseconds.
+
+        `tolerated_us`: a connection that was lost and replaced within this time is no break.
+        """
         ...
 
     def waker(self, worker_id: str) -> Waker:

@@ -22,6 +22,7 @@ from duly.store import migrate
 from duly.store.arrays import array_literal
 from duly.store.call import FAILED, Call, CopyIn, Dialect, Foreign, Op, Rows
 from duly.store.connections import Connections
+from duly.store.contact import Contact
 from duly.store.database import Hint
 from duly.store.migrate import SchemaVersion
 from duly.store.poker import Poker
@@ -93,7 +94,7 @@ class PostgresDatabase:
         self._pid = os.getpid()
         self._connections = Connections(self.connect, self._size)
         self._checked = False
-        self._unbroken_since: float | None = None
+        self._contact = Contact()
         self._poker = Poker(self._send)
 
     def _check_fork(self) -> None:
@@ -146,10 +147,7 @@ class PostgresDatabase:
 
     def _take(self) -> psycopg.Connection:
         self._check_fork()
-        connection = self._connections.take()
-        if self._unbroken_since is None:
-            self._unbroken_since = time.monotonic()
-        return connection
+        return self._connections.take()
 
     def _check_schema(self, connection: psycopg.Connection) -> None:
         migrate.check_version(read_version(connection, self.schema), Dialect.POSTGRES, self.safe_url, self.schema)
@@ -171,7 +169,7 @@ class PostgresDatabase:
                     raise self._explain(error) from error
                 before = error.sqlstate
             except DatabaseUnavailable:
-                self._unbroken_since = None
+                self._contact.failed()
                 if not again or tried >= TRIES:
                     raise
             time.sleep(random.random() * min(0.05 * 2**tried, 1.0))
@@ -191,11 +189,12 @@ class PostgresDatabase:
             self._connections.drop(connection)
             raise
         self._connections.give(connection)
+        self._contact.answered()
         return result
 
     def _note(self, error: psycopg.Error) -> None:
         if isinstance(error, _import_psycopg().OperationalError):
-            self._unbroken_since = None
+            self._contact.failed()
             if error.sqlstate is None or error.sqlstate.startswith(_LOST):
                 self._connections.close()  # what ended one has most likely ended all: else each costs a try
         if error.sqlstate in _NO_PREPARED and self._prepare is not None:
@@ -327,10 +326,9 @@ class PostgresDatabase:
             self._parent._children.remove(self)
             self._parent = None
 
-    def unbroken_us(self) -> int:
-        """How long we have been connected without a break, in microseconds."""
-        since = self._unbroken_since
-        return 0 if since is None else int((time.monotonic() - since) * 1_000_000)
+    def unbroken_us(self, tolerated_us: int = 0) -> int:
+        """How long it has answered us, in microseconds, but for breaks up to `tolerated_us`."""
+        return self._contact.unbroken_us(tolerated_us)
 
     def waker(self, worker_id: str) -> PostgresWaker:
         """A connection that listens."""

@@ -441,8 +441,11 @@ class SqliteDatabase:
     def release(self) -> None:
         """There was nothing to reserve."""
 
-    def unbroken_us(self) -> int:
-        """How long writes have gone through without an error or a long wait, in microseconds."""
+    def unbroken_us(self, tolerated_us: int = 0) -> int:
+        """How long writes have gone through without an error or a long wait, in microseconds.
+
+        However short: what keeps one from writing keeps all from it, and nobody knows for how long.
+        """
         return int((time.monotonic() - self._unbroken_since) * 1_000_000)
 
     def waker(self, worker_id: str) -> SqliteWaker:

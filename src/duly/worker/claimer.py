@@ -422,6 +422,7 @@ class Claimer:
         if not self._idle_on_record:
             self._store.set_idle(self._worker_id, True)
             self._idle_on_record, self._look = True, True
+        if self._look:
             return 0.0
         self.empty = not self._more_due and all(lanes.after is None for lanes in self._lanes.values())
         return max(0.0, min(self._next_look, self._next_due, self.bounds.opens_at) - now)

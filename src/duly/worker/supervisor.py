@@ -18,7 +18,8 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from duly.maintenance.rescue import rescue_dead
+from duly.domain.records import WorkerRecord
+from duly.maintenance.rescue import Deaths, rescue_dead
 from duly.store.store import Store
 from duly.worker import identity
 from duly.worker.recycle import RECYCLE
@@ -210,6 +211,7 @@ class Rescuer:
         self._store = store
         self._crash_limit = crash_limit
         self._dead: set[int] = set()
+        self._deaths = Deaths(store)
         self._service = Service("rescuer", self._step)
 
     def start(self) -> None:
@@ -223,16 +225,25 @@ class Rescuer:
 
     def _step(self) -> float:
         pids = set(self._dead)
-        if pids:
-            dead = [worker for worker in self._store.workers() if worker.process.pid in pids]
-            rescue_dead(self._store, dead, identity.is_gone, crash_limit=self._crash_limit)
+        if not pids:
+            return 60.0
+        rescue_dead(
+            self._store, self._those(pids), identity.is_gone, crash_limit=self._crash_limit, deaths=self._deaths
+        )
+        self._dead -= pids - {worker.process.pid for worker in self._those(pids)}
+        if not self._dead:
             self._store.close()  # hours may pass before the next
-            self._dead -= pids
-        return 60.0
+        return 1.0
+
+    def _those(self, pids: set[int]) -> list[WorkerRecord]:
+        """The workers on the list that were one of these processes."""
+        found = [worker for worker in self._store.workers() if worker.process.pid in pids]
+        return [worker for worker in found if identity.is_gone(worker.process)]
 
     def finish(self, seconds: float = 5.0) -> None:
         """Free what is left to free, and end. Where the database is away the leases will lapse."""
         until = time.monotonic() + seconds
+        self._deaths.linger = 0.0  # nobody comes again
         while self._dead and time.monotonic() < until:
             self._service.wake()
             time.sleep(0.01)

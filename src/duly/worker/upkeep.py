@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from duly.domain.records import Lapsed, ProcessIdentity, Skew, WorkerRecord
 from duly.maintenance.prune import prune_some
-from duly.maintenance.rescue import rescue_dead, rescue_lapsed
+from duly.maintenance.rescue import Deaths, in_touch_us, rescue_dead, rescue_lapsed
 from duly.store.call import Dialect
 from duly.store.database import Hint
 from duly.store.migrate import SchemaVersion, fits, newest, too_new
@@ -59,6 +59,7 @@ class Upkeep:
         self._wake_claimer = wake_claimer
         self._retire = retire
         self._peers: list[WorkerRecord] = []
+        self._deaths = Deaths(store)
         self._next_peers = self._next_see = self._next_prune = self._next_lapse = 0.0
         self._upkept_at = self._awake_since = self._answered_at = lease_time()
         self._slow = False
@@ -175,7 +176,7 @@ class Upkeep:
         lease_us = int(self._settings.lease * 1e6)
         self._listen_for_silence()
         awake_since = lease_time() if self._keeper.late else max(self._awake_since, self._keeper.thawed_at)
-        unbroken = min(self._store.database.unbroken_us(), int((lease_time() - awake_since) * 1e6))
+        unbroken = min(in_touch_us(self._store, lease_us), int((lease_time() - awake_since) * 1e6))
         if unbroken < lease_us:
             self._next_lapse = now + max(0.2, (lease_us - unbroken) / 1e6)
             return
@@ -198,12 +199,25 @@ class Upkeep:
             self.refresh_peers, self._next_peers = False, now + 60.0
             self._peers = [worker for worker in self._store.workers() if worker.id != self._worker_id]
             self._claimer.bounds.forget()
-        dead = [worker for worker in self._peers if self._is_gone(worker.process)]
-        if dead:
-            self.rescued += rescue_dead(self._store, dead, self._is_gone, crash_limit=self._settings.crash_limit)
+        before = self.rescued
+        if self._rescue_dead():
             self.refresh_peers = True
+        if self.rescued > before:
             self._claimer.hint([Hint("look")])
             self._wake_claimer()
+
+    def strike_off(self) -> None:
+        """Forget those that are gone now, however lately: this worker does not come again."""
+        self._deaths.linger = 0.0
+        self._rescue_dead()
+
+    def _rescue_dead(self) -> bool:
+        """Rescue the runs of others on this host that have ended. Returns whether there are any."""
+        dead = [worker for worker in self._peers if self._is_gone(worker.process)]
+        if dead:
+            limit = self._settings.crash_limit
+            self.rescued += rescue_dead(self._store, dead, self._is_gone, crash_limit=limit, deaths=self._deaths)
+        return bool(dead)
 
     def _is_gone(self, process: ProcessIdentity) -> bool:
         return identity.is_gone(process, one_host=self._store.dialect is Dialect.SQLITE)

@@ -430,6 +430,7 @@ class Worker:
         for runner in self._runners.values():
             runner.stop(0.1 if self._hurry else 1.0)
         try:
+            self._upkeep.strike_off()
             self._store.remove_worker(self.id)
             self._store.poke(Hint("look"))
         except DulyError as error:

@@ -77,7 +77,7 @@ WORKERS = (
         name="rescue_lapsed(): only after a lease of unbroken contact",
         protects="F13 P5 P11",
         without="after an outage a worker robs others before they can renew",
-        edits=(Code(f"{RESCUE}:rescue_lapsed", "if store.database.unbroken_us() < lease_us:", "if False:"),),
+        edits=(Code(f"{RESCUE}:rescue_lapsed", "if in_touch_us(store, lease_us) < lease_us:", "if False:"),),
     ),
     Guard(
         name="rescue_lapsed(): not its own runs",
