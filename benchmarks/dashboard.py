@@ -59,6 +59,7 @@ PAGES = {
     "usage of a day": "/usage",
     "what holds what waits": "/why",
     "system": "/system",
+    "check-up": "/system/doctor",
     "live.json": "/live.json?page=overview&watch={ended},{waiting}",
 }
 

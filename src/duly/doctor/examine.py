@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 from duly.doctor import installation, jobs, postgres, recurring, retention, sqlite, workers
 from duly.doctor.finding import Area, Finding, Fix, Severity
 from duly.domain.audit import Actor, current_actor
 from duly.domain.errors import DulyError
-from duly.store import ops_audit
+from duly.store import ops_audit, ops_doctor
 from duly.store.call import Op
-from duly.store.database import Hint
+from duly.store.database import Hint, read_as_planned
 from duly.store.postgres import PostgresDatabase
 from duly.store.sqlite import SqliteDatabase
 
@@ -31,10 +32,11 @@ def examine(app: Duly, *, deep: bool = False) -> list[Finding]:
 
 
 def _checks(app: Duly, *, deep: bool) -> Sequence[tuple[str, Callable[[], Iterator[Finding]]]]:
+    to_run = cache(lambda: read_as_planned(app.store.database, lambda: ops_doctor.to_run(app.store.dialect)))
     return (
         ("database", lambda: _database(app, deep=deep)),
-        ("workers", lambda: workers.check(app)),
-        ("jobs", lambda: jobs.check(app, deep=deep)),
+        ("workers", lambda: workers.check(app, to_run)),
+        ("jobs", lambda: jobs.check(app, to_run, deep=deep)),
         ("recurring", lambda: recurring.check(app)),
         ("retention", lambda: retention.check(app)),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from duly.doctor.finding import Area, Finding
@@ -11,6 +11,7 @@ from duly.domain.durations import micros
 from duly.domain.records import Counts
 from duly.store import ops_doctor, ops_repair
 from duly.store.call import Dialect
+from duly.store.database import read_as_planned
 from duly.store.ops_doctor import EVERYTHING, MOST, Parked
 
 if TYPE_CHECKING:
@@ -24,8 +25,8 @@ LONG_WAIT_US = 3_600_000_000
 FIX = "duly doctor --fix"
 
 
-def check(app: Duly, *, deep: bool) -> Iterator[Finding]:
-    """Look for jobs that are lost, doubled or stuck."""
+def check(app: Duly, to_run: Callable[[], Counts], *, deep: bool) -> Iterator[Finding]:
+    """Look for jobs that are lost, doubled or stuck. `to_run`: counts what waits."""
     database = app.store.database
     yield from places(app, deep=deep)
     yield from keys(app)
@@ -40,21 +41,17 @@ def check(app: Duly, *, deep: bool) -> Iterator[Finding]:
         )
     yield unpromoted(*database.read(lambda: ops_doctor.unpromoted(LATE_US)))
     yield from parked(database.read(ops_doctor.parked))
-    yield from oldest(app.counts(), app.store.now_us())
+    yield from oldest(to_run(), app.store.now_us())
 
 
 def places(app: Duly, *, deep: bool) -> Iterator[Finding]:
     """Whether every job is in one place."""
-    database = app.store.database
-    total = database.read(lambda: ops_doctor.count_jobs(EVERYTHING if deep else LOOKED_AT + 1))
-    most = EVERYTHING if deep else LOOKED_AT
-    nowhere = database.read(lambda: ops_doctor.some_ids("doctor_nowhere", most=most))
-    twice = database.read(lambda: ops_doctor.some_ids("doctor_twice"))
-    jobless = database.read(lambda: ops_doctor.some_ids("doctor_jobless"))
-    yield from misplaced(app.store.dialect, nowhere, twice, jobless)
-    if not (nowhere or twice or jobless):
-        seen = counted(total, "job") if total <= most else f"the newest {LOOKED_AT:,} jobs (--deep: all)"
-        yield AREA.ok("places", f"{seen} looked at, each in one place", looked_at=min(total, most))
+    store, most = app.store, EVERYTHING if deep else LOOKED_AT
+    found = read_as_planned(store.database, lambda: ops_doctor.misplaced(store.dialect, most))
+    yield from misplaced(store.dialect, found.nowhere, found.twice, found.jobless)
+    if not (found.nowhere or found.twice or found.jobless):
+        seen = counted(found.looked_at, "job") if found.is_all else f"the newest {LOOKED_AT:,} jobs (--deep: all)"
+        yield AREA.ok("places", f"{seen} looked at, each in one place", looked_at=found.looked_at)
 
 
 def misplaced(

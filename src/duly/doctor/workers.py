@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from duly.__about__ import __version__
@@ -21,9 +21,9 @@ FAR_OFF_US = 60_000_000
 """A host's clock that is further off than this is broken."""
 
 
-def check(app: Duly) -> Iterator[Finding]:
-    """Look at the workers on record, and at what waits for them."""
-    counts, live = app.counts(), app.live_workers()
+def check(app: Duly, to_run: Callable[[], Counts]) -> Iterator[Finding]:
+    """Look at the workers on record, and at what waits for them. `to_run`: counts it."""
+    counts, live = to_run(), app.live_workers()
     yield alive(live, counts)
     yield from silent(app.workers(), {worker.id for worker in live})
     yield from versions(live)

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 from duly.domain.records import WorkerRecord
 from duly.store import ops_alerts, ops_observe
-from duly.store.call import Dialect
+from duly.store.database import read_as_planned
 from duly.store.ops_observe import Key, Ran, Standing
 from duly.store.store import Store
 from duly.worker.identity import is_alive
@@ -30,10 +30,7 @@ QUICK = 0.1
 
 def take_standing(store: Store, *, scheduled: bool = True) -> Standing:
     """Count what has not ended, now."""
-    database = store.database
-    if store.dialect is Dialect.POSTGRES:  # in a transaction: how it may read holds only there
-        return database.write(lambda: ops_observe.standing(Dialect.POSTGRES, scheduled=scheduled))
-    return database.read(lambda: ops_observe.standing(Dialect.SQLITE, scheduled=scheduled))
+    return read_as_planned(store.database, lambda: ops_observe.standing(store.dialect, scheduled=scheduled))
 
 
 class Observation(NamedTuple):

@@ -129,3 +129,8 @@ class Database(Protocol):
     def close(self) -> None:
         """Close every connection."""
         ...
+
+
+def read_as_planned(database: Database, op: Callable[[], Op[R]]) -> R:
+    """Run an operation that changes nothing and says how PostgreSQL shall plan it: that holds for one transaction."""
+    return database.write(op) if database.dialect is Dialect.POSTGRES else database.read(op)

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from duly.domain.records import Counts
 from duly.domain.states import State
-from duly.store.call import Call, Op, Value
+from duly.store.call import Call, Dialect, Op, Row, Value
 
 MOST = 1_000
 """So many at most are listed of what is wrong in one way; a repair mends these, and the next look finds the rest."""
 EVERYTHING = 2**62
+
+
+LOWEST = {Dialect.SQLITE: "", Dialect.POSTGRES: "00000000-0000-0000-0000-000000000000"}
+"""No id comes before this."""
 
 
 class Server(NamedTuple):
@@ -63,6 +68,19 @@ class Table(NamedTuple):
     bytes: int
     index_bytes: int
     options: str
+
+
+class Misplaced(NamedTuple):
+    """Jobs that are not in one place, `MOST` at most in each way."""
+
+    looked_at: int
+    """Among so many jobs those that are nowhere were looked for."""
+    is_all: bool
+    """Whether these are all that there are."""
+    nowhere: list[str]
+    twice: list[str]
+    jobless: list[str]
+    """Named by a place, and not there."""
 
 
 class Parked(NamedTuple):
@@ -135,10 +153,34 @@ def some_ids(name: str, **params: Value) -> Op[list[str]]:
     return [str(row[0]) for row in (yield Call(name, {"n": MOST, **params}))]
 
 
-def count_jobs(most: int) -> Op[int]:
-    """How many jobs there are, counted no further than `most`."""
-    rows = yield Call("doctor_some_jobs", {"n": most})
-    return _int(rows[0][0])
+def misplaced(dialect: Dialect, most: int) -> Op[Misplaced]:
+    """Look for jobs that are not in one place. Of those that are nowhere, among the newest `most` jobs.
+
+    For `database.read_as_planned`: on PostgreSQL it says how it wants to be planned.
+    """
+    newest = (yield Call("doctor_newest", {"before": most - 1})) if most < EVERYTHING else ()
+    first = str(newest[0][0]) if newest else LOWEST[dialect]
+    looked_at = most if newest else _int((yield Call("doctor_some_jobs", {"n": most}))[0][0])
+    twice: list[str] = []
+    jobless: list[str] = []
+    if len(newest) > 1:
+        twice += yield from some_ids("doctor_twice_before", first=first)
+        jobless += yield from some_ids("doctor_jobless_before", first=first)
+    if dialect is Dialect.POSTGRES:
+        yield Call("walk_in_order")
+    nowhere = yield from some_ids("doctor_nowhere", first=first)
+    twice += yield from some_ids("doctor_twice", first=first)
+    jobless += yield from some_ids("doctor_jobless", first=first)
+    return Misplaced(looked_at, len(newest) <= 1, nowhere, _once(twice), _once(jobless))
+
+
+def to_run(dialect: Dialect) -> Op[Counts]:
+    """What waits, by lane, and what is scheduled; nothing else is counted. For `database.read_as_planned`."""
+    scheduled = yield Call("count_scheduled")
+    if dialect is Dialect.POSTGRES:
+        yield Call("scan_freely")
+    waiting = yield Call("doctor_waiting")
+    return Counts(waiting=[_lane(row) for row in waiting], scheduled=[_lane(row) for row in scheduled])
 
 
 def lapsed(grace_us: int) -> Op[tuple[int, int]]:
@@ -184,6 +226,15 @@ def old_rollups(keep_us: int) -> Op[int]:
     """Counts older than `keep_us`."""
     rows = yield Call("doctor_old_rollups", {"keep_us": keep_us})
     return _int(rows[0][0])
+
+
+def _once(ids: list[str]) -> list[str]:
+    return list(dict.fromkeys(ids))[:MOST]
+
+
+def _lane(row: Row) -> tuple[str, str, str, int, int]:
+    queue, tenant, task, jobs, first = row
+    return str(queue), str(tenant), str(task), _int(jobs), _int(first)
 
 
 def _int(value: object) -> int:

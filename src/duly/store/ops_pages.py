@@ -126,7 +126,7 @@ def snapshot(
     return Snapshot(
         now=now,
         tenant=tenant,
-        waiting=_grouped((yield Call("page_waiting")), tenant),
+        waiting=_grouped((yield Call("count_waiting")), tenant),
         scheduled=_grouped((yield Call("count_scheduled")), tenant),
         running=_grouped((yield Call("count_running")), tenant),
         parked={str(reason): int(str(n)) for reason, n in (yield Call("page_parked", one))},

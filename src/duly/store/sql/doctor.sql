@@ -1,4 +1,8 @@
 -- What `duly doctor` looks at, and how it mends what it finds. Lists are cut at :n; nothing here is on the path of a job.
+--
+-- Whether jobs and places fit together is seen by walking along their ids side by side: each id is read once, and nothing is sorted. PostgreSQL
+-- merges (`walk_in_order`), SQLite does so with compound selects that are ordered. That goes from the first of the newest jobs on (:first). What
+-- is older and has not ended is looked up one by one, as much that has ended may lie between.
 
 -- name: doctor_server [postgres] The server: its version, clock, settings that matter, and how many connections are in use.
 SELECT current_setting('server_version'), current_setting('server_version_num')::integer,
@@ -56,29 +60,85 @@ UNION ALL SELECT id, 'running', hold FROM duly.running
 -- name: doctor_some_jobs How many jobs there are, counted no further than :n.
 SELECT count(*) FROM (SELECT 1 FROM duly.jobs LIMIT :n::bigint) j
 
--- name: doctor_nowhere Of the newest :most jobs those that are in no place. A recurring one may be.
-SELECT j.id FROM (SELECT id FROM duly.jobs ORDER BY id DESC LIMIT :most::bigint) j
-WHERE NOT EXISTS (SELECT 1 FROM duly.ended p WHERE p.id = j.id) AND NOT EXISTS (SELECT 1 FROM duly.scheduled p WHERE p.id = j.id)
-  AND NOT EXISTS (SELECT 1 FROM duly.waiting p WHERE p.id = j.id) AND NOT EXISTS (SELECT 1 FROM duly.running p WHERE p.id = j.id)
-  AND NOT EXISTS (SELECT 1 FROM duly.parked p WHERE p.id = j.id) AND NOT EXISTS (SELECT 1 FROM duly.schedules s WHERE s.id = j.id)
-  AND NOT EXISTS (SELECT 1 FROM duly.recurring r WHERE r.id = j.id)
+-- name: walk_in_order [postgres] Let the next statements of this transaction merge what they compare, by the indexes, whatever the statistics say.
+SELECT set_config('enable_mergejoin', 'on', true), set_config('enable_nestloop', 'off', true), set_config('enable_sort', 'off', true),
+       set_config('max_parallel_workers_per_gather', '0', true)
+
+-- name: doctor_newest The last of the newest jobs, :before come before it; and the next one, if there are more.
+SELECT id FROM duly.jobs ORDER BY id DESC LIMIT 2 OFFSET :before::bigint
+
+-- name: doctor_nowhere [postgres] Of the jobs from :first on those that are in no place. A recurring one may be.
+SELECT j.id FROM duly.jobs j WHERE j.id >= :first::uuid
+  AND NOT EXISTS (SELECT 1 FROM duly.ended p WHERE p.id = j.id AND p.id >= :first::uuid)
+  AND NOT EXISTS (SELECT 1 FROM duly.waiting p WHERE p.id = j.id AND p.id >= :first::uuid)
+  AND NOT EXISTS (SELECT 1 FROM duly.scheduled p WHERE p.id = j.id AND p.id >= :first::uuid)
+  AND NOT EXISTS (SELECT 1 FROM duly.running p WHERE p.id = j.id AND p.id >= :first::uuid)
+  AND NOT EXISTS (SELECT 1 FROM duly.parked p WHERE p.id = j.id AND p.id >= :first::uuid)
+  AND NOT EXISTS (SELECT 1 FROM duly.schedules s WHERE s.id = j.id AND s.id >= :first::uuid)
+  AND NOT EXISTS (SELECT 1 FROM duly.recurring r WHERE r.id = j.id AND r.id >= :first::uuid)
 LIMIT :n::integer
 
--- name: doctor_twice Jobs that are in two places.
-WITH live AS (
+-- name: doctor_nowhere [sqlite] Of the jobs from :first on those that are in no place. A recurring one may be.
+SELECT id FROM duly.jobs WHERE id >= :first EXCEPT SELECT id FROM duly.ended WHERE id >= :first
+EXCEPT SELECT id FROM duly.waiting WHERE id >= :first EXCEPT SELECT id FROM duly.scheduled WHERE id >= :first
+EXCEPT SELECT id FROM duly.running WHERE id >= :first EXCEPT SELECT id FROM duly.parked WHERE id >= :first
+EXCEPT SELECT id FROM duly.schedules WHERE id >= :first EXCEPT SELECT id FROM duly.recurring WHERE id >= :first
+ORDER BY id LIMIT :n
+
+-- name: doctor_twice [postgres] Jobs that are in two places. (If both say that it has not ended: of all. If one says that it has: from :first on.)
+SELECT w.id FROM duly.waiting w JOIN (
+    SELECT id FROM duly.scheduled UNION ALL SELECT id FROM duly.parked UNION ALL SELECT id FROM duly.running) o ON o.id = w.id
+UNION SELECT s.id FROM duly.scheduled s JOIN (SELECT id FROM duly.parked UNION ALL SELECT id FROM duly.running) o ON o.id = s.id
+UNION SELECT p.id FROM duly.parked p JOIN duly.running r ON r.id = p.id
+UNION SELECT l.id FROM (
 @doctor_live
-)
-SELECT id FROM live GROUP BY id HAVING count(*) > 1
-UNION SELECT l.id FROM live l JOIN duly.ended e ON e.id = l.id
+) l JOIN duly.ended e ON e.id = l.id WHERE l.id >= :first::uuid AND e.id >= :first::uuid
 LIMIT :n::integer
 
--- name: doctor_jobless Places that name a job which is not there.
-WITH live AS (
+-- name: doctor_twice [sqlite] The same. (A compound select is read from left to right. Each is cut, since UNION gathers all before the last cut.)
+SELECT id FROM (SELECT id FROM duly.scheduled UNION ALL SELECT id FROM duly.parked UNION ALL SELECT id FROM duly.running
+                INTERSECT SELECT id FROM duly.waiting ORDER BY id LIMIT :n)
+UNION SELECT id FROM (SELECT id FROM duly.parked UNION ALL SELECT id FROM duly.running
+                      INTERSECT SELECT id FROM duly.scheduled ORDER BY id LIMIT :n)
+UNION SELECT id FROM (SELECT id FROM duly.parked INTERSECT SELECT id FROM duly.running ORDER BY id LIMIT :n)
+UNION SELECT id FROM (SELECT id FROM duly.scheduled WHERE id >= :first UNION ALL SELECT id FROM duly.waiting WHERE id >= :first
+                      UNION ALL SELECT id FROM duly.parked WHERE id >= :first UNION ALL SELECT id FROM duly.running WHERE id >= :first
+                      INTERSECT SELECT id FROM duly.ended WHERE id >= :first ORDER BY id LIMIT :n)
+LIMIT :n
+
+-- name: doctor_twice_before Jobs before :first that have ended and have not.
+SELECT l.id FROM (
 @doctor_live
-)
-SELECT l.id FROM live l WHERE NOT EXISTS (SELECT 1 FROM duly.jobs j WHERE j.id = l.id)
-AND NOT EXISTS (SELECT 1 FROM duly.recurring r WHERE r.id = l.id) AND NOT EXISTS (SELECT 1 FROM duly.schedules s WHERE s.id = l.id)
+) l WHERE l.id < :first::uuid AND EXISTS (SELECT 1 FROM duly.ended e WHERE e.id = l.id)
 LIMIT :n::integer
+
+-- name: doctor_jobless [postgres] Places from :first on that name a job which is not there.
+SELECT l.id FROM (
+@doctor_live
+) l WHERE l.id >= :first::uuid AND NOT EXISTS (SELECT 1 FROM duly.jobs j WHERE j.id = l.id AND j.id >= :first::uuid)
+  AND NOT EXISTS (SELECT 1 FROM duly.recurring r WHERE r.id = l.id AND r.id >= :first::uuid)
+  AND NOT EXISTS (SELECT 1 FROM duly.schedules s WHERE s.id = l.id AND s.id >= :first::uuid)
+LIMIT :n::integer
+
+-- name: doctor_jobless [sqlite] Places from :first on that name a job which is not there.
+SELECT id FROM duly.scheduled WHERE id >= :first UNION ALL SELECT id FROM duly.waiting WHERE id >= :first
+UNION ALL SELECT id FROM duly.parked WHERE id >= :first UNION ALL SELECT id FROM duly.running WHERE id >= :first
+EXCEPT SELECT id FROM duly.jobs WHERE id >= :first
+EXCEPT SELECT id FROM duly.recurring WHERE id >= :first EXCEPT SELECT id FROM duly.schedules WHERE id >= :first
+ORDER BY id LIMIT :n
+
+-- name: doctor_jobless_before Places before :first that name a job which is not there. (First by the jobs: most are there, and nothing else is asked.)
+WITH missing AS MATERIALIZED (
+SELECT l.id FROM (
+@doctor_live
+) l WHERE l.id < :first::uuid AND NOT EXISTS (SELECT 1 FROM duly.jobs j WHERE j.id = l.id)
+)
+SELECT m.id FROM missing m WHERE NOT EXISTS (SELECT 1 FROM duly.recurring r WHERE r.id = m.id)
+  AND NOT EXISTS (SELECT 1 FROM duly.schedules s WHERE s.id = m.id)
+LIMIT :n::integer
+
+-- name: doctor_waiting What waits, by lane. (Not `count_waiting`: a connection keeps the first plan that it makes for a statement without parameters.)
+SELECT queue, tenant, task, count(*), min(run_at) FROM duly.waiting GROUP BY queue, suspect, tenant, task
 
 -- name: doctor_lapsed Runs whose lease passed long ago: how many, and for how long at most.
 SELECT count(*), :lease_now - min(leased_until) FROM duly.running WHERE leased_until < :lease_now - :grace_us::bigint

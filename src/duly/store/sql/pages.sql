@@ -8,11 +8,6 @@ SELECT period_at, queue, task, sum(runs)::bigint, sum(succeeded)::bigint, sum(fa
 FROM duly.rollups WHERE period_us = 60000000 AND period_at >= :from_at::bigint AND (:tenant::text IS NULL OR tenant = :tenant::text)
 GROUP BY period_at, queue, task
 
--- name: page_waiting How many jobs wait, by queue, tenant and task. (First by lanes, in which they stand in the index: nothing is sorted.)
-SELECT queue, tenant, task, sum(n)::bigint, min(first_at)
-FROM (SELECT queue, suspect, tenant, task, count(*) AS n, min(run_at) AS first_at FROM duly.waiting GROUP BY queue, suspect, tenant, task) l
-GROUP BY queue, tenant, task
-
 -- name: page_parked How many jobs are parked, by reason.
 SELECT reason, count(*) FROM duly.parked WHERE (:tenant::text IS NULL OR tenant = :tenant::text) GROUP BY reason ORDER BY reason
 
