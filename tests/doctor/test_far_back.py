@@ -95,3 +95,11 @@ def test_of_the_newest_jobs_the_last_one_is_looked_at_and_the_next_one_is_not(ti
     raw.rows(f"DELETE FROM duly.ended WHERE id IN ('{job_id(1)}', '{job_id(2)}')")
     assert ids(said(timed), "nowhere") == {job_id(2)}
     assert ids(said(timed, deep=True), "nowhere") == {job_id(1), job_id(2)}
+
+
+@pytest.mark.parametrize("jobs_there", [NEWEST - 1, NEWEST, NEWEST + 1])
+def test_a_place_without_a_job_is_found_before_the_first_job(timed: Duly, raw: Raw, jobs_there: int) -> None:
+    for number in range(2, jobs_there + 2):
+        put(raw, number, "jobs", "ended")
+    put(raw, 1, "waiting")
+    assert ids(said(timed), "jobless") == {job_id(1)}

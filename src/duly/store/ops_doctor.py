@@ -159,11 +159,12 @@ def misplaced(dialect: Dialect, most: int) -> Op[Misplaced]:
     For `database.read_as_planned`: on PostgreSQL it says how it wants to be planned.
     """
     newest = (yield Call("doctor_newest", {"before": most - 1})) if most < EVERYTHING else ()
-    first = str(newest[0][0]) if newest else LOWEST[dialect]
     looked_at = most if newest else _int((yield Call("doctor_some_jobs", {"n": most}))[0][0])
+    is_all = len(newest) <= 1
+    first = LOWEST[dialect] if is_all else str(newest[0][0])
     twice: list[str] = []
     jobless: list[str] = []
-    if len(newest) > 1:
+    if not is_all:
         twice += yield from some_ids("doctor_twice_before", first=first)
         jobless += yield from some_ids("doctor_jobless_before", first=first)
     if dialect is Dialect.POSTGRES:
@@ -171,7 +172,7 @@ def misplaced(dialect: Dialect, most: int) -> Op[Misplaced]:
     nowhere = yield from some_ids("doctor_nowhere", first=first)
     twice += yield from some_ids("doctor_twice", first=first)
     jobless += yield from some_ids("doctor_jobless", first=first)
-    return Misplaced(looked_at, len(newest) <= 1, nowhere, _once(twice), _once(jobless))
+    return Misplaced(looked_at, is_all, nowhere, _once(twice), _once(jobless))
 
 
 def to_run(dialect: Dialect) -> Op[Counts]:
