@@ -77,7 +77,7 @@ def work_and_kill(jobs: Duly, url: str, ledger: Ledger, *, n: int, keys: int, ki
 
 @pytest.mark.requirement("D7")
 def test_no_two_runs_of_a_key_at_once_though_workers_are_killed(jobs: Duly, database_url: str, ledger: Ledger) -> None:
-    work_and_kill(jobs, database_url, ledger, n=120, keys=8, kills=2, seconds=0.02)
+    work_and_kill(jobs, database_url, ledger, n=120, keys=8, kills=2, seconds=0.08)
 
 
 @pytest.mark.deep
