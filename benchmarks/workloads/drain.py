@@ -6,6 +6,8 @@ import machine
 from bench import Bench, Database, Worker, count_runs
 from contenders import (
     AWA,
+    BARE_PG,
+    BARE_SQLITE,
     CELERY_PREFORK,
     DBOS_BEST,
     DRAMATIQ_BEST,
@@ -113,6 +115,7 @@ class DrainPostgres(Drain):
         SAQ_PG,
         DBOS_BEST,
         AWA,
+        BARE_PG,
     )
     metrics = (
         RATE,
@@ -129,6 +132,8 @@ class DrainPostgres(Drain):
              over="pgqueuer", at_least=5),
         Goal(text="`def`, against PgQueuer at its best", metric="rate", contender="duly-pg-def",
              over="pgqueuer-500", at_least=1.5),
+        Goal(text="`async def`, against a bare script on the same rows", metric="rate", contender="duly-pg",
+             over="bare-pg", at_least=0.6),
         Goal(text="WAL bytes per job", metric="wal_bytes", contender="duly-pg", at_most=1000),
         Goal(text="statements per job", metric="statements", contender="duly-pg", at_most=0.03),
     )  # fmt: skip
@@ -141,7 +146,7 @@ class DrainSqlite(Drain):
         "Queued no-op jobs in a new file on a real disk, WAL, synchronous FULL, then one worker process"
         " starts. Rate: jobs / (first handler start to last handler start)."
     )
-    contenders = (DULY_SQLITE, HUEY, DULY_SQLITE_DEF)
+    contenders = (DULY_SQLITE, HUEY, DULY_SQLITE_DEF, BARE_SQLITE)
     metrics = (RATE, WORKER_CPU, PEAK_MEMORY)
     goals = (
         Goal(text="`async def`, against SqliteHuey", metric="rate", contender="duly-sqlite",

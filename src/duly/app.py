@@ -28,7 +28,8 @@ from duly.store import ops_enqueue
 from duly.store.call import Dialect, Op
 from duly.store.caps import spend
 from duly.store.database import Hint
-from duly.store.store import Store, open_database
+from duly.store.opening import open_database
+from duly.store.store import Store
 from duly.task import AsyncTask, Duration, Task
 from duly.task_limits import task_limits
 from duly.tokens import Tokens

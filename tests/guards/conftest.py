@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from duly.store.store import Store, open_database
+from duly.store.opening import open_database
+from duly.store.store import Store
 from duly.testing import TestClock
 from tests.databases import Kind
 from tests.guards.racing import Pair

@@ -17,9 +17,10 @@ from duly.store import ops_enqueue, sqlite_migrate
 from duly.store.call import Call, Dialect, Op
 from duly.store.foreign import run_on
 from duly.store.migrate import SchemaVersion, migrations
+from duly.store.opening import open_database
 from duly.store.postgres import PostgresDatabase
 from duly.store.sqlite import SqliteDatabase
-from duly.store.store import Store, open_database
+from duly.store.store import Store
 from tests.databases import Databases, Kind
 from tests.guards.racing import held
 from tests.helpers import never

@@ -13,7 +13,8 @@ import pytest
 from duly.domain.limits import Gate, Rate, Says
 from duly.domain.records import Claimed, Lane
 from duly.store.call import Dialect
-from duly.store.store import Store, open_database
+from duly.store.opening import open_database
+from duly.store.store import Store
 from tests.clock import us
 from tests.store.factory import LEASE, OTHER_WORKER, WORKER, Factory, crashed, succeeded
 

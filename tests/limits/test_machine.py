@@ -14,8 +14,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from duly.domain.limits import Breaker, Rate, Says
 from duly.domain.records import Claimed
 from duly.domain.states import State
+from duly.store.opening import open_database
 from duly.store.ops_keys import Freed
-from duly.store.store import Store, open_database
+from duly.store.store import Store
 from duly.testing import TestClock
 from tests.clock import us
 from tests.limits.keyed import Keyed

@@ -12,7 +12,8 @@ import pytest
 
 from duly.domain.limits import Breaker, Rate, Says
 from duly.domain.records import Claimed
-from duly.store.store import Store, open_database
+from duly.store.opening import open_database
+from duly.store.store import Store
 from tests.clock import us
 from tests.limits.keyed import Keyed
 from tests.store import invariants

@@ -17,8 +17,9 @@ from duly.domain.states import State
 from duly.maintenance.rescue import Deaths, rescue_dead, rescue_silent
 from duly.store.call import Op
 from duly.store.database import Database
+from duly.store.opening import open_database
 from duly.store.ops_keys import Freed
-from duly.store.store import Store, open_database
+from duly.store.store import Store
 from duly.testing import TestClock
 from tests.model.facts import LANE_QUEUE, RunFact
 from tests.model.work import CRASH_LIMIT

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from duly.domain.records import Claimed, Lane, NewJob, Settled
-from duly.store.store import Store, open_database
+from duly.store.opening import open_database
+from duly.store.store import Store
 from duly.testing import TestClock
 from tests.model.exhaustive import JOBS, WORKERS, State, Step, after, search, steps_from, wrong_in
 from tests.model.machine import nth_id

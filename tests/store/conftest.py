@@ -11,7 +11,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from duly.store.store import Store, open_database
+from duly.store.opening import open_database
+from duly.store.store import Store
 from duly.testing import TestClock
 from tests.databases import Databases, Kind
 from tests.pool import LEAK_SECONDS

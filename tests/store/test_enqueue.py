@@ -11,7 +11,8 @@ from duly.domain.errors import DatabaseError
 from duly.domain.ids import uuid7
 from duly.domain.records import NewJob
 from duly.domain.states import State
-from duly.store.store import Store, open_database
+from duly.store.opening import open_database
+from duly.store.store import Store
 from duly.testing import TestClock
 from tests.clock import TickingClock, us
 from tests.store import invariants

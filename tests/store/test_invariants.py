@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from duly.store.store import Store, open_database
+from duly.store.opening import open_database
+from duly.store.store import Store
 from duly.testing import TestClock
 from tests.store import invariants
 from tests.store.factory import Factory

@@ -16,7 +16,8 @@ from duly.domain.records import NewJob, Settled
 from duly.domain.states import State
 from duly.store import ops_enqueue, ops_jobs, ops_settle, ops_upkeep
 from duly.store.call import Dialect, Op
-from duly.store.store import Store, open_database
+from duly.store.opening import open_database
+from duly.store.store import Store
 from duly.testing import TestClock
 from tests.clock import us
 from tests.databases import Kind

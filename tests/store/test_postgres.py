@@ -29,9 +29,10 @@ from duly.domain.states import State
 from duly.store import ops_claim, ops_enqueue, ops_jobs, ops_settle, ops_upkeep
 from duly.store.call import Call, Dialect, Op, Rows
 from duly.store.database import Hint
+from duly.store.opening import open_database
 from duly.store.postgres import PLANNER, PostgresDatabase
 from duly.store.statements import Compiled
-from duly.store.store import Store, open_database
+from duly.store.store import Store
 from duly.testing import TestClock
 from tests.databases import Databases, Kind
 from tests.plans import plans

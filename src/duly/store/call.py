@@ -56,3 +56,8 @@ FAILED = "duly: the statement failed"
 
 
 Op = Generator[Call | CopyIn | Foreign, Rows, R]
+
+
+def rows_of(call: Call) -> Op[Rows]:
+    """The operation that is one statement."""
+    return (yield call)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from duly.domain.records import Claimed, Settled
 from duly.store import ops_complete, ops_keys
-from duly.store.call import Call, Op, Rows
+from duly.store.call import Call, Op, rows_of
 from duly.store.database import Database
 from duly.store.ops_complete import Looked, Next, Pairs
 from duly.store.ops_keys import Freed
@@ -44,7 +44,7 @@ class Completions:
 
     def is_held(self, job: Claimed) -> bool:
         """Whether a run has its job, as our own connection sees it."""
-        return bool(self.database.read(lambda: _rows(Call("run_held", {"id": job.id, "token": job.token}))))
+        return bool(self.database.read(lambda: rows_of(Call("run_held", {"id": job.id, "token": job.token}))))
 
     def complete(self, job: Claimed, settled: Settled, *, shard: int) -> Op[Next]:
         """End a run as succeeded, or raise: for the handler's connection."""
@@ -73,11 +73,7 @@ class Completions:
     def keep_log(self, job_id: str, token: int, log: str) -> None:
         """Keep the lines that a run wrote after it was completed, too."""
         call = Call("set_run_log", {"id": job_id, "token": token, "log": log})
-        self.database.write(lambda: _rows(call), atomic=False)
-
-
-def _rows(call: Call) -> Op[Rows]:
-    return (yield call)
+        self.database.write(lambda: rows_of(call), atomic=False)
 
 
 def _nothing() -> Op[None]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from duly.domain.errors import DatabaseError
 from duly.domain.limits import Gate, Limit, Says
 from duly.store import ops_gates, ops_keys, ops_limits
-from duly.store.call import Call, Op, Rows
+from duly.store.call import Call, Op, rows_of
 from duly.store.database import Database, Hint
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Gates:
 
     def reopen(self) -> bool:
         """Open the gates whose time is over. Returns whether there were any."""
-        if not self._database.read(lambda: _rows(Call("any_pause_over"))):
+        if not self._database.read(lambda: rows_of(Call("any_pause_over"))):
             return False
         return self._database.write(ops_gates.reopen)
 
@@ -164,7 +164,7 @@ class Gates:
 
     def stamp(self) -> int:
         """Mark the runs under limits that are new, unless a claim is under way for long. Returns how many limits."""
-        if not self._database.read(lambda: _rows(Call("unstamped"))):
+        if not self._database.read(lambda: rows_of(Call("unstamped"))):
             return 0
         try:
             return self._database.write(lambda: ops_limits.stamp(self._database.dialect), again=False)
@@ -175,7 +175,7 @@ class Gates:
 
     def admit(self, n: int = 1_000) -> ops_keys.Lanes:
         """Let in jobs with keys that have just come or whose keys open, where there is room. Returns their lanes."""
-        if not self._database.read(lambda: _rows(Call("any_arrived"))):
+        if not self._database.read(lambda: rows_of(Call("any_arrived"))):
             return []
         dialect = self._database.dialect
         moved = self._database.write(lambda: ops_keys.arrive(dialect, n))
@@ -183,7 +183,7 @@ class Gates:
 
     def sweep(self, after: str) -> str:
         """See whether the next keys that jobs wait for have room. Returns where to go on, '' for the first."""
-        if not self._database.read(lambda: _rows(Call("any_parked_by_key"))):
+        if not self._database.read(lambda: rows_of(Call("any_parked_by_key"))):
             return ""
         return self._database.write(lambda: ops_keys.sweep(self._database.dialect, after))
 
@@ -219,7 +219,3 @@ class Gates:
     def opens_in_us(self, gates: Sequence[Gate]) -> int | None:
         """Microseconds until the rates of these gates let one start; None if it is not a rate that they wait for."""
         return self._database.read(lambda: ops_limits.opens_in(gates))
-
-
-def _rows(call: Call) -> Op[Rows]:
-    return (yield call)

@@ -20,7 +20,7 @@ from duly.domain.clock import Clock
 from duly.domain.errors import ConfigurationError, DatabaseError, DatabaseUnavailable, DulyError
 from duly.store import migrate
 from duly.store.arrays import array_literal
-from duly.store.call import FAILED, Call, CopyIn, Dialect, Foreign, Op, Rows
+from duly.store.call import FAILED, Call, CopyIn, Dialect, Foreign, Op, Rows, rows_of
 from duly.store.connections import Connections
 from duly.store.contact import Contact
 from duly.store.database import Hint
@@ -350,7 +350,7 @@ class PostgresDatabase:
             {"channel": channel_of(self.schema), "payload": payload_of(hint), "sender": hint.sender or None},
         )
         try:
-            self.write(lambda: _one(call), atomic=False, again=False)
+            self.write(lambda: rows_of(call), atomic=False, again=False)
         except DulyError:
             return  # only a hint: the worker looks by itself
 
@@ -426,10 +426,6 @@ def _check_answer(result: PGresult) -> None:
         if error.sqlstate is None:  # not the server's word: the connection is lost
             raise psycopg.OperationalError(str(error))
         raise error
-
-
-def _one(call: Call) -> Op[Rows]:
-    return (yield call)
 
 
 def _first_line(error: BaseException) -> str:

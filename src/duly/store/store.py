@@ -23,32 +23,21 @@ Not here: any decision (which state, when again): those are made by `duly.domain
 from __future__ import annotations
 
 import random
-import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
-from urllib.parse import unquote, urlsplit
 
-from duly.domain.audit import Actor, AuditRow
+from duly.domain.audit import Actor
 from duly.domain.clock import Clock, SystemClock
-from duly.domain.errors import ConfigurationError
 from duly.domain.limits import Gate
-from duly.domain.names import suggest
 from duly.domain.records import (
     HOLD,
     Claimed,
-    Counts,
     Enqueued,
-    Filter,
-    JobRecord,
     Lane,
     Lapsed,
     NewJob,
-    Page,
     ProcessIdentity,
-    QueueRecord,
-    RunRecord,
     Settled,
     Skew,
     WorkerRecord,
@@ -60,19 +49,18 @@ from duly.store import (
     ops_enqueue,
     ops_jobs,
     ops_keys,
-    ops_lists,
-    ops_results,
     ops_settle,
     ops_upkeep,
-    ops_usage,
     ops_workers,
 )
-from duly.store.call import Call, Dialect, Op, Rows
+from duly.store.call import Call, Dialect, Op, rows_of
 from duly.store.caps import Caps
 from duly.store.completions import Completions
 from duly.store.database import Database, Hint, Waker
 from duly.store.gates import Gates
+from duly.store.opening import open_database
 from duly.store.ops_keys import Freed
+from duly.store.people import ForPeople
 
 if TYPE_CHECKING:  # imported where it is used: few programs have recurring jobs at start-up
     from duly.domain.recurring import Occurrence, RecurringRecord
@@ -81,59 +69,10 @@ if TYPE_CHECKING:  # imported where it is used: few programs have recurring jobs
     from duly.store.tenant import TenantStore
 
 R = TypeVar("R")
-_PASSWORD = r"(?<=:)[^:/@]+(?=@)"
 NO_HURRY_US = 15_000_000
 
 
-def open_database(
-    url: str,
-    clock: Clock,
-    *,
-    schema: str = "duly",
-    synchronous: str = "full",
-    allow_network_disk: bool = False,
-    notify: bool = True,
-) -> Database:
-    """Choose the database by its address. Nothing is opened yet."""
-    scheme, separator, rest = url.partition("://")
-    match scheme.lower() if separator else "":
-        case "sqlite" | "libsql":
-            from duly.store.sqlite import SqliteDatabase
-
-            path = Path(_sqlite_path(url, rest)).absolute()  # a later chdir must not make it another file
-            connect = None
-            if scheme.lower() == "libsql":
-                from duly.store import libsql
-
-                connect = libsql.connect
-            return SqliteDatabase(
-                path, clock, synchronous=synchronous, allow_network_disk=allow_network_disk, connect=connect
-            )
-        case "postgresql" | "postgres":
-            from duly.store.postgres import PostgresDatabase
-
-            return PostgresDatabase(url, clock, schema=schema, notify=notify)
-        case _:
-            hint = suggest(scheme.lower(), ["sqlite", "libsql", "postgresql"])
-            raise ConfigurationError(
-                f"database address {re.sub(_PASSWORD, '***', url)!r} is not one duly knows.{hint} "
-                "Use sqlite:///file.db, libsql:///file.db or postgresql://user@host/database"
-            )
-
-
-def _sqlite_path(url: str, rest: str) -> str:
-    """The file of an SQLite address: three slashes for a relative path, four for an absolute one."""
-    path = unquote(urlsplit(f"//{rest}").path if not rest.startswith("/") else rest)
-    path = path.removeprefix("/")
-    if rest.split("/", 1)[0] or not path or path == ":memory:":
-        raise ConfigurationError(
-            f"database address {url!r} names no file. Use sqlite:///relative.db or sqlite:////absolute/path.db "
-            "(a database in memory could not be shared with a worker)"
-        )
-    return path
-
-
-class Store:
+class Store(ForPeople):
     """What can be done with jobs. Safe to use from any thread."""
 
     def __init__(self, database: Database, hooks: Hooks | None = None) -> None:
@@ -383,21 +322,21 @@ class Store:
             "skip": skip,
         }
         name = "list_recurring" if tenant is None else "list_recurring_of"
-        rows = self.database.read(lambda: _rows(Call(name, params)))
+        rows = self.database.read(lambda: rows_of(Call(name, params)))
         return [record_of(row) for row in rows]
 
     def count_recurring(self) -> tuple[int, int, int]:
         """How many recurring jobs are enabled, how many disabled, and how many of the enabled fail."""
-        [row] = self.database.read(lambda: _rows(Call("count_recurring")))
+        [row] = self.database.read(lambda: rows_of(Call("count_recurring")))
         return int(str(row[0])), int(str(row[1])), int(str(row[2]))
 
     def is_recurring(self, job_id: str) -> bool:
         """Whether a job recurs."""
-        return bool(self.database.read(lambda: _rows(Call("is_recurring", {"id": job_id}))))
+        return bool(self.database.read(lambda: rows_of(Call("is_recurring", {"id": job_id}))))
 
     def spawn(self, n: int = 100) -> list[tuple[str, str, str, int, int]]:
         """Make the jobs of ticks that are due, for schedules that make a job per tick. Returns their lanes."""
-        if not self.database.read(lambda: _rows(Call("any_spawning"))):
+        if not self.database.read(lambda: rows_of(Call("any_spawning"))):
             return []
         from duly.store import ops_recurring_runs
 
@@ -455,12 +394,12 @@ class Store:
 
     def cancel_requests(self, worker_id: str) -> list[tuple[str, int, str | None]]:
         """Which of a worker's jobs have been asked to stop."""
-        rows = self.database.read(lambda: _rows(Call("cancel_requests", {"worker_id": worker_id})))
+        rows = self.database.read(lambda: rows_of(Call("cancel_requests", {"worker_id": worker_id})))
         return [(str(row[0]), int(str(row[1])), None if row[2] is None else str(row[2])) for row in rows]
 
     def held_by(self, worker_id: str) -> list[tuple[str, int]]:
         """What a worker holds according to the database."""
-        rows = self.database.read(lambda: _rows(Call("held_by_worker", {"worker_id": worker_id})))
+        rows = self.database.read(lambda: rows_of(Call("held_by_worker", {"worker_id": worker_id})))
         return [(str(row[0]), int(str(row[1]))) for row in rows]
 
     def give_back(self, pairs: Sequence[tuple[str, int]]) -> int:
@@ -565,205 +504,12 @@ class Store:
         """Give workers a hint."""
         self.database.poke(hint)
 
-    # -- what people do ---------------------------------------------------------------------------------------
-
-    def get(self, job_id: str) -> JobRecord | None:
-        """Find one job."""
-        return self.database.read(lambda: ops_jobs.get(job_id))
-
-    def find(self, wanted: Filter) -> list[JobRecord]:
-        """List jobs, newest first."""
-        return self.database.read(lambda: ops_lists.find(self.dialect, wanted))
-
-    def page(self, wanted: Filter) -> Page:
-        """One page of a list, newest first, and where the next begins."""
-        return self.database.read(lambda: ops_lists.page(self.dialect, wanted))
-
-    def jobs_of(self, ids: Sequence[str]) -> dict[str, JobRecord]:
-        """Those of these jobs that there are."""
-        records = self.database.read(lambda: ops_lists.jobs_of(self.dialect, list(ids)))
-        return {record.id: record for record in records}
-
-    def queue_options(self) -> dict[str, tuple[int | None, bool]]:
-        """What was said about queues: how fast each ages (None: as by default), and if tenants take turns in it."""
-        rows = self.database.read(lambda: _rows(Call("queue_options")))
-        return {str(name): (None if us is None else int(str(us)), bool(fair)) for name, us, fair in rows}
-
-    def count_parked(self, tenant: str) -> int:
-        """How many jobs of a tenant are parked."""
-        return int(str(self.database.read(lambda: _rows(Call("count_parked_jobs_of", {"tenant": tenant})))[0][0]))
-
-    def count_ended(self, wanted: Filter) -> tuple[int, bool]:
-        """How many of the jobs that ended last are wanted, and whether that is all. Looks at `wanted.look` at most."""
-        return self.database.read(lambda: ops_lists.count_ended(wanted))
-
-    def runs_of(self, job_id: str) -> list[RunRecord]:
-        """Every run of a job, first to last."""
-        return self.database.read(lambda: ops_jobs.runs_of(job_id))
-
-    def recent_runs(
-        self, *, task: str | None = None, tenant: str | None = None, n: int = 100, look: int | None = None
-    ) -> list[RunRecord]:
-        """The runs that ended last, newest first. With a filter it takes longer the more others have ended since.
-
-        `look`: on SQLite, so many that ended last are looked at and no more. PostgreSQL knows when each task and tenant
-        last ran.
-        """
-        return self.database.read(lambda: ops_jobs.recent_runs(self.dialect, task, tenant, n, look))
-
-    def last_run(self, job_id: str) -> RunRecord | None:
-        """The last run of a job."""
-        return self.database.read(lambda: ops_results.last_run(job_id))
-
-    def last_runs(self, ids: Sequence[str]) -> dict[str, RunRecord]:
-        """The last run of each of these jobs, without traceback, result and log."""
-        return self.database.read(lambda: ops_results.last_runs(self.dialect, ids))
-
-    def newest_runs_of(self, job_id: str, *, before_token: int | None = None, n: int = 100) -> list[RunRecord]:
-        """The newest runs of a job, newest first; `before_token` is that of the last one of the page before."""
-        return self.database.read(lambda: ops_results.newest_runs_of(job_id, before_token=before_token, n=n))
-
-    def ended_among(self, ids: Sequence[str]) -> dict[str, str]:
-        """Which of these jobs have ended, and how."""
-        return self.database.read(lambda: ops_results.ended_among(self.dialect, ids))
-
-    def counts(self) -> Counts:
-        """How many jobs stand where."""
-        return self.database.read(ops_jobs.counts)
-
-    def cancel(
-        self, job_id: str, reason: str, *, actor: Actor | None = None, action: str = "cancel"
-    ) -> tuple[str, str | None]:
-        """End a job that has not started, or ask its worker to stop it.
-
-        This and the following: with an `actor`, what was done is kept in the audit as theirs.
-        """
-        answer = self.database.write(lambda: ops_jobs.cancel(self.dialect, job_id, reason, actor=actor, action=action))
-        if answer[0] == "asked":
-            self.poke(Hint("cancel", job_id=job_id))
-        return answer
-
-    def retry(self, job_id: str, *, actor: Actor | None = None, action: str = "retry") -> tuple[str, str | None]:
-        """Put a job that does not run back into its lane, due now, its attempts at 0."""
-        answer = self.database.write(lambda: ops_jobs.retry(self.dialect, job_id, actor=actor, action=action))
-        if answer[0] == "queued":
-            self.poke(Hint("look"))
-        return answer
-
-    def cancel_many(
-        self, job_ids: Sequence[str], reason: str, *, actor: Actor | None = None
-    ) -> dict[str, tuple[str, str | None]]:
-        """The same as `cancel` for each of some jobs, in one transaction."""
-        answers = self.database.write(
-            lambda: ops_jobs.each_of(
-                self.dialect, job_ids, lambda each: ops_jobs.cancel(self.dialect, each, reason, actor=actor)
-            )
-        )
-        self.poke_cancelled(answers)
-        return answers
-
-    def poke_cancelled(self, answers: Mapping[str, tuple[str, str | None]]) -> None:
-        """Tell workers which of their jobs were asked to stop."""
-        for job_id, (answer, _) in answers.items():
-            if answer == "asked":
-                self.poke(Hint("cancel", job_id=job_id))
-
-    def retry_many(self, job_ids: Sequence[str], *, actor: Actor | None = None) -> dict[str, tuple[str, str | None]]:
-        """The same as `retry` for each of some jobs, in one transaction."""
-        answers = self.database.write(
-            lambda: ops_jobs.each_of(
-                self.dialect, job_ids, lambda each: ops_jobs.retry(self.dialect, each, actor=actor)
-            )
-        )
-        self.poke(Hint("look"))
-        return answers
-
-    def delete_many(self, job_ids: Sequence[str], *, actor: Actor | None = None) -> dict[str, str]:
-        """The same as `delete` for each of some jobs, in one transaction."""
-        return self.database.write(
-            lambda: ops_jobs.each_of(
-                self.dialect, job_ids, lambda each: ops_jobs.delete(self.dialect, each, actor=actor)
-            )
-        )
-
-    def end_by_hand(self, job_id: str, state: State, reason: str, *, actor: Actor | None = None) -> str:
-        """End a waiting job as a person says."""
-        return self.database.write(lambda: ops_jobs.end_by_hand(self.dialect, job_id, state, reason, actor=actor))
-
-    def delete(self, job_id: str, *, actor: Actor | None = None) -> str:
-        """Forget a job that does not run."""
-        return self.database.write(lambda: ops_jobs.delete(self.dialect, job_id, actor=actor))
-
-    def set_priority(
-        self, job_id: str, priority: int, *, actor: Actor | None = None, action: str = "set_priority"
-    ) -> bool:
-        """Change a job's priority and its place."""
-        return self.database.write(lambda: ops_jobs.set_priority(job_id, priority, actor=actor, action=action))
-
-    def reschedule(
-        self, job_id: str, *, run_at: int | None = None, delay_us: int = 0, actor: Actor | None = None
-    ) -> bool:
-        """Give a job that has not started another time."""
-        done = self.database.write(
-            lambda: ops_jobs.reschedule(self.dialect, job_id, run_at=run_at, delay_us=delay_us, actor=actor)
-        )
-        self.poke(Hint("look"))
-        return done
-
-    def queues(self) -> list[QueueRecord]:
-        """The queues in which anything waits, or of which something was said, by name."""
-        return self.database.read(ops_jobs.queues)
-
-    def set_horizon(self, queue: str, horizon_us: int | None, *, actor: Actor | None = None) -> None:
-        """Say how fast a queue ages, for jobs that become due from now on."""
-        self.database.write(lambda: ops_audit.set_horizon(queue, horizon_us, actor=actor))
-
-    def audit(
-        self,
-        *,
-        job_id: str | None = None,
-        who: str | None = None,
-        action: str | None = None,
-        tenant: str | None = None,
-        since_us: int | None = None,
-        until_us: int | None = None,
-        before_id: int | None = None,
-        n: int = 100,
-    ) -> list[AuditRow]:
-        """What operators did, newest first. `before_id` is the id of the last row of the page before."""
-        return self.database.read(
-            lambda: ops_audit.find(
-                job_id=job_id,
-                who=who,
-                action=action,
-                tenant=tenant,
-                since_at=since_us,
-                until_at=until_us,
-                before_id=before_id,
-                n=n,
-            )
-        )
-
-    def prune_audit(self, keep_us: int) -> None:
-        """Forget what operators did longer ago than `keep_us`."""
-        self.database.write(lambda: ops_audit.prune(keep_us))
+    # -- the rest ----------------------------------------------------------------------------------------------
 
     def anything_left(self, queue: str) -> bool:
         """Whether any job of a queue waits, is scheduled or runs. Recurring jobs count only while they are due."""
-        rows = self.database.read(lambda: _rows(Call("anything_left", {"queue": queue})))
+        rows = self.database.read(lambda: rows_of(Call("anything_left", {"queue": queue})))
         return bool(rows[0][0])
-
-    def usage(self, from_us: int, until_us: int, tenant: str | None = None) -> Rows:
-        """What ran between two times, by tenant, queue and task."""
-        return self.database.read(
-            lambda: _rows(Call("sum_rollups", {"from_at": from_us, "until_at": until_us, "tenant": tenant}))
-        )
-
-    def sum_usage(
-        self, bounds: Sequence[int], *, by: Collection[str], tenant: str | None = None, task: str | None = None
-    ) -> Rows:
-        """What ran in the periods between these bounds, by any of tenant, task and queue."""
-        return self.database.read(lambda: ops_usage.sum_usage(self.dialect, bounds, by=by, tenant=tenant, task=task))
 
     def of_tenant(self, tenant: str) -> TenantStore:
         """What one tenant has, and nothing else."""
@@ -771,13 +517,9 @@ class Store:
 
         return TenantStore(self, tenant)
 
-    def tenant_names(self, *, after: str = "", n: int = 100) -> list[str]:
-        """The next tenants by name: those that have jobs, a weight, or a gate of their own."""
-        return self.database.read(lambda: ops_jobs.tenant_names(after, n))
-
     def now_us(self) -> int:
         """What time the database says it is."""
-        rows = self.database.read(lambda: _rows(Call("clock", {"queue": "", "horizon": 0})))
+        rows = self.database.read(lambda: rows_of(Call("clock", {"queue": "", "horizon": 0})))
         return int(str(rows[0][0]))
 
     def run(self, op: Callable[[], Op[R]]) -> R:
@@ -785,8 +527,4 @@ class Store:
         return self.database.write(op)
 
     def _one(self, call: Call) -> None:
-        self.database.write(lambda: _rows(call), atomic=False)
-
-
-def _rows(call: Call) -> Op[Rows]:
-    return (yield call)
+        self.database.write(lambda: rows_of(call), atomic=False)

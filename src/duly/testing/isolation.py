@@ -12,7 +12,8 @@ from urllib.parse import quote
 from duly.app import Duly
 from duly.domain.clock import Clock
 from duly.store.call import Dialect
-from duly.store.store import Store, open_database
+from duly.store.opening import open_database
+from duly.store.store import Store
 
 
 @contextmanager
