@@ -307,6 +307,13 @@ def test_the_times_that_are_previewed_are_those_that_come(jobs: Duly) -> None:
     assert job.refresh().schedule.jitter_us == 3_600_000_000
 
 
+def test_a_preview_tells_nothing_of_another_tenants_schedule(lite: Duly) -> None:
+    theirs = lite["add"].recur("k", every="1h", args={"x": 1}, tenant="theirs")
+    mine = people(lite, ("operate",), tenant="mine")
+    assert mine.get("/schedules/preview", rules="@hourly", of=theirs.id).status_code == 404
+    assert people(lite).get("/schedules/preview", rules="@hourly", of=theirs.id).status_code == 200
+
+
 # -- the same over HTTP -----------------------------------------------------------------------------------------------
 
 
