@@ -175,7 +175,7 @@ class RecurringJob:
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values, for JSON."""
-        record = self.record
+        record, schedule = self.record, self.schedule
 
         def time(us: int | None) -> str | None:
             return None if us is None else from_us(us).isoformat()
@@ -187,9 +187,15 @@ class RecurringJob:
             "key": record.key,
             "name": record.name,
             "description": record.description,
-            "expression": list(self.schedule.rules),
-            "timezone": self.schedule.timezone,
-            "text": self.schedule.describe(),
+            "expression": list(schedule.rules),
+            "timezone": schedule.timezone,
+            "start_at": time(schedule.start_us),
+            "until": time(schedule.until_us),
+            "exclude": list(schedule.exclude),
+            "jitter": schedule.jitter_us / 1e6,
+            "dst_gap": schedule.gap,
+            "dst_overlap": schedule.overlap,
+            "text": schedule.describe(),
             "enabled": record.enabled,
             "priority": record.priority,
             "queue": record.queue,
@@ -201,6 +207,8 @@ class RecurringJob:
             "consecutive_failures": record.failures,
             "running_since": time(record.running_since),
             "misfire": record.misfire,
+            "grace": record.grace_us / 1e6,
+            "cap": record.cap,
             "overlap": record.overlap,
             "failure": record.failure,
             "pause_after": record.pause_after,

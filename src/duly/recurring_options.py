@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from duly.domain.clock import from_us
 from duly.domain.durations import micros, to_timedelta
-from duly.domain.errors import InvalidOption
+from duly.domain.errors import InvalidOption, InvalidSchedule
 from duly.domain.ids import uuid7
 from duly.domain.json import encode_args
 from duly.domain.names import check_queue_name, check_text, suggest
@@ -78,6 +78,8 @@ class Recurs(When, total=False):
 
 
 _WHEN = frozenset(When.__annotations__)
+_CALLED = {"rules": "rule", "start": "start_at", "gap": "dst_gap", "overlap": "dst_overlap"}
+"""What options of a `Schedule` are called here."""
 
 
 def make_schedule(
@@ -105,18 +107,22 @@ def make_schedule(
     if every is not None:
         interval = to_timedelta(every, "every", allow_negative=True)
         if interval <= timedelta(0):
-            raise InvalidOption(f"every must be longer than nothing, not {safe_repr(every)}")
+            raise InvalidOption(f"every must be longer than nothing, not {safe_repr(every)}", option="every")
         rules = f"@every {every}" if isinstance(every, str) else interval
-    return Schedule.make(
-        rules,
-        timezone="UTC" if timezone is None else timezone,
-        start=start_at,
-        until=until,
-        exclude=exclude,
-        jitter=jitter,
-        gap=dst_gap,  # type: ignore[arg-type]
-        overlap=dst_overlap,  # type: ignore[arg-type]
-    )
+    try:
+        return Schedule.make(
+            rules,
+            timezone="UTC" if timezone is None else timezone,
+            start=start_at,
+            until=until,
+            exclude=exclude,
+            jitter=jitter,
+            gap=dst_gap,  # type: ignore[arg-type]
+            overlap=dst_overlap,  # type: ignore[arg-type]
+        )
+    except InvalidSchedule as error:
+        error.option = _CALLED.get(error.option or "", error.option)
+        raise
 
 
 def describe_new(
@@ -150,7 +156,7 @@ def describe_new(
         grace_us=micros(to_timedelta(get("grace", GRACE), "grace")),
         cap=_whole("cap", get("cap", CAP)),
         overlap=overlap,
-        failure=_choice("failure", get("failure") or ("backoff" if _by_interval(schedule) else "advance")),
+        failure=_choice("failure", get("failure") or usual_failure(schedule)),
         pause_after=None if pause is None else _whole("pause_after", pause),
         tags=template.tags,
         created_by=template.enqueued_by if by is None else check_text(by, "created_by", 255),
@@ -177,7 +183,7 @@ def check_key(key: object) -> str:
     if isinstance(key, bool) or not isinstance(key, (str, int)):
         text = str(key) if type(key).__name__ == "UUID" else None
         if text is None:
-            raise InvalidOption(f"key must be text, a whole number or a UUID, not {safe_repr(key)}")
+            raise InvalidOption(f"key must be text, a whole number or a UUID, not {safe_repr(key)}", option="key")
         key = text
     return check_text(str(key), "key", KEY_BYTES)
 
@@ -189,19 +195,21 @@ def _description(text: str | None) -> str | None:
 def check_name(name: str) -> str:
     """Return a recurring job's name, if it may be one."""
     if name == "":
-        raise InvalidOption("name must not be empty. Leave it out if it needs none")
+        raise InvalidOption("name must not be empty. Leave it out if it needs none", option="name")
     return check_text(name, "name", KEY_BYTES)
 
 
-def _by_interval(schedule: Schedule) -> bool:
-    """Whether a failure is best followed by backing off: so it is without wall times to keep."""
-    return all(rule.startswith("@every") for rule in schedule.rules)
+def usual_failure(schedule: Schedule) -> str:
+    """What follows a failure unless somebody says otherwise: backing off, where there are no wall times to keep."""
+    return "backoff" if all(rule.startswith("@every") for rule in schedule.rules) else "advance"
 
 
 def _choice(what: str, value: str) -> str:
     if value not in _CHOICES[what]:
         hint = suggest(str(value), _CHOICES[what])
-        raise InvalidOption(f"{what} must be one of {', '.join(_CHOICES[what])}, not {safe_repr(value)}.{hint}")
+        raise InvalidOption(
+            f"{what} must be one of {', '.join(_CHOICES[what])}, not {safe_repr(value)}.{hint}", option=what
+        )
     return value
 
 
@@ -209,14 +217,15 @@ def _overlap(value: str, schedule: Schedule) -> str:
     overlap = _choice("overlap", value)
     if overlap == "allow" and not schedule.rules:
         raise InvalidOption(
-            "overlap='allow' makes a job per tick, and without a rule there are none. Give every= or cron="
+            "overlap='allow' makes a job per tick, and without a rule there are none. Give every= or cron=",
+            option="overlap",
         )
     return overlap
 
 
 def _whole(what: str, value: int) -> int:
     if type(value) is not int or not 1 <= value <= 1_000_000:
-        raise InvalidOption(f"{what} must be a whole number from 1 to 1,000,000, not {safe_repr(value)}")
+        raise InvalidOption(f"{what} must be a whole number from 1 to 1,000,000, not {safe_repr(value)}", option=what)
     return value
 
 

@@ -124,7 +124,7 @@ def test_an_edit_changes_what_it_names_and_nothing_else(project: Project, jobs: 
     before = the(jobs).to_dict()
     project.ok("schedules", "edit", "n", "--priority", "9", "--grace", "5s")
     after = the(jobs).to_dict()
-    assert {name for name in before if before[name] != after[name]} == {"priority"}
+    assert {name for name in before if before[name] != after[name]} == {"priority", "grace"}
     assert the(jobs).record.grace_us == 5_000_000
     answer = project.ok("schedules", "edit", "n", "--cron", "0 9 * * *", "--timezone", "Asia/Tokyo", "--utc")
     assert "next run 2035-01-01 00:00:00Z" in answer.out

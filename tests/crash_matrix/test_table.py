@@ -39,9 +39,11 @@ ELSEWHERE = {
 
 
 def methods(owner: type) -> Iterator[tuple[str, ast.FunctionDef]]:
-    for node in ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0].body:  # type: ignore[attr-defined]
-        if isinstance(node, ast.FunctionDef) and not node.name.startswith("__"):
-            yield node.name, node
+    """Those of a class, and of the classes that it is made of."""
+    for part in (each for each in inspect.getmro(owner) if each is not object):
+        for node in ast.parse(textwrap.dedent(inspect.getsource(part))).body[0].body:  # type: ignore[attr-defined]
+            if isinstance(node, ast.FunctionDef) and not node.name.startswith("__"):
+                yield node.name, node
 
 
 def calls(node: ast.FunctionDef) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -54,6 +55,35 @@ def test_refused(lite: Duly, options: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidOption, match=words):
         fetch.recur("f", **options)
     assert lite.recurring_jobs() == []
+
+
+@pytest.mark.parametrize(
+    "option, value",
+    [
+        ("start_at", datetime(2100, 1, 1)),  # noqa: DTZ001
+        ("until", datetime(2001, 1, 1, tzinfo=UTC)),
+        ("timezone", "Mars/Olympus"),
+        ("exclude", ["christmas"]),
+        ("jitter", "soon"),
+        ("dst_gap", "perhaps"),
+        ("dst_overlap", "thrice"),
+        ("rule", "@dayly"),
+        ("grace", -1),
+        ("cap", 0),
+        ("failure", "give up"),
+        ("pause_after", 1.5),
+        ("priority", 101),
+        ("name", ""),
+    ],
+)
+def test_a_refusal_knows_its_option_and_so_does_its_copy(lite: Duly, option: str, value: Any) -> None:
+    @lite.task
+    def fetch() -> None: ...
+
+    with pytest.raises(InvalidOption) as caught:
+        fetch.recur("f", **{"rule": "@daily", option: value})
+    copied = copy.copy(caught.value)
+    assert (caught.value.option, copied.option, str(copied)) == (option, option, str(caught.value))
 
 
 @pytest.mark.parametrize(

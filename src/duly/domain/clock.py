@@ -50,10 +50,11 @@ class SystemClock:
 def to_us(moment: datetime, what: str) -> int:
     """Turn an aware datetime into microseconds since the epoch; refuse a naive one."""
     if not isinstance(moment, datetime):
-        raise InvalidOption(f"{what} must be a datetime with a time zone, not {safe_repr(moment)}.")
+        raise InvalidOption(f"{what} must be a datetime with a time zone, not {safe_repr(moment)}.", option=what)
     if moment.tzinfo is None or moment.utcoffset() is None:
         raise InvalidOption(
-            f"{what} {moment.isoformat()} has no time zone. Use an aware datetime, e.g. datetime.now(timezone.utc)"
+            f"{what} {moment.isoformat()} has no time zone. Use an aware datetime, e.g. datetime.now(timezone.utc)",
+            option=what,
         )
     return (moment - _EPOCH) // timedelta(microseconds=1)
 

@@ -54,12 +54,13 @@ def to_timedelta(value: timedelta | int | float | str, what: str, *, allow_negat
         duration = _parse(value, what)
     elif isinstance(value, bool) or not isinstance(value, (int, float)):
         raise InvalidOption(
-            f"{what} must be a timedelta, a number of seconds or text like '1h30m', not {safe_repr(value)}."
+            f"{what} must be a timedelta, a number of seconds or text like '1h30m', not {safe_repr(value)}.",
+            option=what,
         )
     else:
         duration = _from_seconds(value, what)
     if duration < timedelta(0) and not allow_negative:
-        raise InvalidOption(f"{what} must not be negative, and {safe_repr(value)} is.")
+        raise InvalidOption(f"{what} must not be negative, and {safe_repr(value)} is.", option=what)
     if abs(duration) > LONGEST:
         raise _too_long(value, what)
     return duration
@@ -123,7 +124,7 @@ def _trimmed(amount: int, unit: int) -> str:
 
 def _from_seconds(value: int | float, what: str) -> timedelta:
     if isinstance(value, float) and not math.isfinite(value):
-        raise InvalidOption(f"{what} must be a finite number of seconds, not {value}.")
+        raise InvalidOption(f"{what} must be a finite number of seconds, not {value}.", option=what)
     try:
         duration = timedelta(seconds=value)
     except OverflowError:
@@ -137,12 +138,12 @@ def _at_least_a_microsecond(value: float) -> timedelta:
 
 def _parse(text: str, what: str) -> timedelta:
     if len(text) > _LONGEST_TEXT:
-        raise InvalidOption(f"{what} is not a duration: the text has {len(text)} characters.")
+        raise InvalidOption(f"{what} is not a duration: the text has {len(text)} characters.", option=what)
     try:
         return parse_duration(text)
     except UnreadableDuration as error:
         raise InvalidOption(
-            f"{what} is not a duration: {text!r}, position {error.position + 1}: {error.reason}."
+            f"{what} is not a duration: {text!r}, position {error.position + 1}: {error.reason}.", option=what
         ) from None
     except OverflowError:
         raise _too_long(text, what) from None
@@ -170,4 +171,4 @@ def _rounded_micros(nanos: int) -> int:
 
 
 def _too_long(value: object, what: str) -> InvalidOption:
-    return InvalidOption(f"{what} must be at most {LONGEST.days} days, and {safe_repr(value)} is longer.")
+    return InvalidOption(f"{what} must be at most {LONGEST.days} days, and {safe_repr(value)} is longer.", option=what)

@@ -4,7 +4,7 @@
     ├── ArgumentError (ValueError)         what you enqueue is refused; .path says where
     │   └── PayloadTooLarge
     ├── ArgumentsDoNotFit                  what was stored no longer fits the code; .path, .reason
-    ├── InvalidOption (ValueError)         priority, delay, run_at, name, ...
+    ├── InvalidOption (ValueError)         priority, delay, run_at, name, ...; .option says which, if known
     │   └── InvalidSchedule                .text is what was refused, .position where in it
     ├── ConfigurationError                 settings, task declarations, type hints
     │   └── DuplicateTask
@@ -86,12 +86,18 @@ class ArgumentsDoNotFit(DulyError):
 class InvalidOption(DulyError, ValueError):
     """An option has a value that is not allowed."""
 
+    def __init__(self, message: str = "", *, option: str | None = None) -> None:
+        super().__init__(message)
+        self.option = option
+
 
 class InvalidSchedule(InvalidOption):
     """A schedule cannot be read: write for instance '@hourly', '@every 1h30m' or '0 9 * * mon-fri'."""
 
-    def __init__(self, message: str = "", *, text: str = "", position: int | None = None) -> None:
-        super().__init__(message)
+    def __init__(
+        self, message: str = "", *, text: str = "", position: int | None = None, option: str | None = None
+    ) -> None:
+        super().__init__(message, option=option)
         self.text = text
         self.position = position
 

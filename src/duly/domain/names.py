@@ -40,16 +40,19 @@ def check_tag(tag: str) -> str:
 def check_text(text: str, what: str, most_bytes: int) -> str:
     """Return `text` if any database can store it: no control characters, no lone surrogates, not too long."""
     if not isinstance(text, str):
-        raise InvalidOption(f"{what} must be text, not {type(text).__name__}: {safe_repr(text)}.")
+        raise InvalidOption(f"{what} must be text, not {type(text).__name__}: {safe_repr(text)}.", option=what)
     if len(text) <= most_bytes and text.isascii() and text.isprintable():
         return text
     bad = re.search(_UNSTORABLE, text)
     if bad is not None:
         kind = "lone surrogate" if bad[0] >= "\ud800" else "control character"
-        raise InvalidOption(f"{what} must not contain a {kind}: {safe_repr(text)}, position {bad.start() + 1}.")
+        where = f"{safe_repr(text)}, position {bad.start() + 1}"
+        raise InvalidOption(f"{what} must not contain a {kind}: {where}.", option=what)
     size = len(text.encode())
     if size > most_bytes:
-        raise InvalidOption(f"{what} must be at most {most_bytes} bytes of UTF-8, not {size}: {safe_repr(text)}.")
+        raise InvalidOption(
+            f"{what} must be at most {most_bytes} bytes of UTF-8, not {size}: {safe_repr(text)}.", option=what
+        )
     return text
 
 
@@ -64,10 +67,13 @@ def suggest(word: str, known: Iterable[str]) -> str:
 
 def _check_name(name: str, what: str) -> str:
     if not isinstance(name, str):
-        raise InvalidOption(f"{what} must be text, not {type(name).__name__}: {safe_repr(name)}.")
+        raise InvalidOption(
+            f"{what} must be text, not {type(name).__name__}: {safe_repr(name)}.", option=what.removesuffix(" name")
+        )
     if _NAME.fullmatch(name) is None:
         raise InvalidOption(
-            f"{what} must be 1 to 128 of the characters A-Z a-z 0-9 _ . : -, and {safe_repr(name)} {_fault(name)}."
+            f"{what} must be 1 to 128 of the characters A-Z a-z 0-9 _ . : -, and {safe_repr(name)} {_fault(name)}.",
+            option=what.removesuffix(" name"),
         )
     return name
 

@@ -45,7 +45,11 @@ def effective_priority(now_us: int, run_at_us: int, priority: int, horizon_us: i
 def check_priority(priority: int) -> int:
     """Return `priority` if it is a whole number from 0 to 100."""
     if isinstance(priority, bool) or not isinstance(priority, int):
-        raise InvalidOption(f"priority must be a whole number from 0 to 100, not {safe_repr(priority)}.")
+        raise InvalidOption(
+            f"priority must be a whole number from 0 to 100, not {safe_repr(priority)}.", option="priority"
+        )
     if not 0 <= priority <= HIGHEST_PRIORITY:
-        raise InvalidOption(f"priority must be from 0 (last) to 100 (first), not {safe_repr(priority)}.")
+        raise InvalidOption(
+            f"priority must be from 0 (last) to 100 (first), not {safe_repr(priority)}.", option="priority"
+        )
     return priority

@@ -46,7 +46,9 @@ def _rule_text(rule: object) -> str:
 
 def _wrong_rule(rule: object) -> InvalidSchedule:
     shown = safe_repr(rule)
-    return InvalidSchedule(f"A rule must be text such as '@hourly', or a timedelta, not {shown}.", text=shown)
+    return InvalidSchedule(
+        f"A rule must be text such as '@hourly', or a timedelta, not {shown}.", text=shown, option="rule"
+    )
 
 
 def instant(moment: datetime, what: str) -> int:
@@ -54,7 +56,7 @@ def instant(moment: datetime, what: str) -> int:
     try:
         return to_us(moment, what)
     except InvalidOption as error:
-        raise InvalidSchedule(str(error), text=safe_repr(moment)) from None
+        raise InvalidSchedule(str(error), text=safe_repr(moment), option=error.option) from None
 
 
 def jitter_micros(jitter: timedelta | str | int | float) -> int:
@@ -62,7 +64,7 @@ def jitter_micros(jitter: timedelta | str | int | float) -> int:
     try:
         return micros(to_timedelta(jitter, "jitter"))
     except InvalidOption as error:
-        raise InvalidSchedule(str(error), text=safe_repr(jitter)) from None
+        raise InvalidSchedule(str(error), text=safe_repr(jitter), option=error.option) from None
 
 
 def day_texts(days: Iterable[date | str]) -> tuple[str, ...]:
@@ -73,7 +75,9 @@ def day_texts(days: Iterable[date | str]) -> tuple[str, ...]:
     for day in days:
         if isinstance(day, datetime) or not isinstance(day, (date, str)):
             shown = safe_repr(day)
-            raise InvalidSchedule(f"exclude takes dates or texts such as '2026-12-25', not {shown}.", text=shown)
+            raise InvalidSchedule(
+                f"exclude takes dates or texts such as '2026-12-25', not {shown}.", text=shown, option="exclude"
+            )
         found.append(day if isinstance(day, str) else day.isoformat())
     return tuple(found)
 
@@ -85,7 +89,9 @@ def day_number(text: str) -> int:
     except ValueError:
         day = None
     if day is None or day.isoformat() != text:
-        raise InvalidSchedule(f"exclude has {safe_repr(text)}, which is not a date such as '2026-12-25'.", text=text)
+        raise InvalidSchedule(
+            f"exclude has {safe_repr(text)}, which is not a date such as '2026-12-25'.", text=text, option="exclude"
+        )
     return day.toordinal() - _EPOCH_ORDINAL
 
 
@@ -108,24 +114,27 @@ def check_types(schedule: Schedule) -> None:
 
 def _wrong(name: str, value: object, allowed: str) -> InvalidSchedule:
     shown = safe_repr(value)
-    return InvalidSchedule(f"{name} must be {allowed}, not {shown}.", text=shown)
+    return InvalidSchedule(f"{name} must be {allowed}, not {shown}.", text=shown, option=name)
 
 
 def check_bounds(schedule: Schedule) -> None:
     """Refuse too many entries, and instants and durations out of range or order."""
     for name, items, most in (("rules", schedule.rules, MOST_RULES), ("exclude", schedule.exclude, MOST_EXCLUSIONS)):
         if len(items) > most:
-            raise InvalidSchedule(f"{name} has {len(items)} entries, and {most} are allowed.")
+            raise InvalidSchedule(f"{name} has {len(items)} entries, and {most} are allowed.", option=name)
     for name, value in (("start", schedule.start_us), ("until", schedule.until_us)):
         if value is not None and not FIRST_US <= value <= LAST_US:
-            raise InvalidSchedule(f"{name} must be between the years 1 and 9999.", text=str(value))
+            raise InvalidSchedule(f"{name} must be between the years 1 and 9999.", text=str(value), option=name)
     start, until = schedule.start_us, schedule.until_us
     if start is not None and until is not None and until <= start:
         raise InvalidSchedule(
-            f"until must be later than start, and {from_us(until)} is not later than {from_us(start)}.", text=str(until)
+            f"until must be later than start, and {from_us(until)} is not later than {from_us(start)}.",
+            text=str(until),
+            option="until",
         )
     if not 0 <= schedule.jitter_us <= micros(LONGEST):
         raise InvalidSchedule(
             f"jitter must be between 0 and {LONGEST.days} days, not {schedule.jitter_us} microseconds.",
             text=str(schedule.jitter_us),
+            option="jitter",
         )

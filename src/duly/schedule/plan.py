@@ -43,7 +43,7 @@ class Ticks:
     def __init__(self, job: Ruled) -> None:
         self.schedule = Schedule.from_json(job.rule)
         self._anchor = job.anchor_at
-        self._key = f"{job.tenant}/{job.task}/{job.key}"
+        self._key = shift_key(job.tenant, job.task, job.key)
 
     def after(self, at: int) -> int | None:
         """The first tick after `at`."""
@@ -52,6 +52,11 @@ class Ticks:
     def latest(self, at: int) -> int | None:
         """The last tick not after `at`."""
         return self.schedule.latest_at(at, anchor_us=self._anchor, key=self._key)
+
+
+def shift_key(tenant: str, task: str, key: str) -> str:
+    """What decides by how much of the jitter the ticks of a job are shifted."""
+    return f"{tenant}/{task}/{key}"
 
 
 def first_run(job: Ruled, now: int) -> int | None:

@@ -14,7 +14,7 @@ def refusal(text: str, position: int | None, reason: str) -> InvalidSchedule:
     message = f"The schedule {safe_repr(text)} is not valid{where}: {reason}."
     if position is not None and len(text) <= _SHOWN:
         message += f"\n  {_one_line(text)}\n  {' ' * position}^"
-    return InvalidSchedule(message, text=text, position=position)
+    return InvalidSchedule(message, text=text, position=position, option="rule")
 
 
 def _one_line(text: str) -> str:

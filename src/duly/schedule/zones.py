@@ -116,6 +116,7 @@ def _unknown(name: str) -> InvalidSchedule:
             f"The time zone {safe_repr(name)} cannot be looked up: this machine has no time zone database. "
             "Install one with `pip install tzdata`.",
             text=name,
+            option="timezone",
         )
     wanted = name.lower().replace(" ", "_")
     if wanted in known:
@@ -124,4 +125,4 @@ def _unknown(name: str) -> InvalidSchedule:
         endings = sorted(zone for zone in known if wanted and zone.endswith(f"/{wanted}"))
         close = (endings or get_close_matches(wanted, sorted(known), n=3))[:3]
     hint = f"did you mean {' or '.join(known[zone] for zone in close)}?" if close else "write it as in Europe/Berlin."
-    return InvalidSchedule(f"There is no time zone {safe_repr(name)}: {hint}", text=name)
+    return InvalidSchedule(f"There is no time zone {safe_repr(name)}: {hint}", text=name, option="timezone")

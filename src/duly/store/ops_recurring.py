@@ -140,7 +140,7 @@ class Recurring:
     def _make(self, new: NewRecurring, *, anchor_at: int) -> Op[Standing]:
         at = first_run(_Ruled(new.tenant, new.task, new.key, new.rule, anchor_at), anchor_at)
         if at is None:
-            raise InvalidOption(f"recurring job {describe(new)} would never run: its schedule is over. Check until=")
+            raise _over(describe(new))
         params: dict[str, Value] = dict(new._asdict())
         params |= {"next_run_at": at, "disabled_by": None, "disabled_reason": None}
         if not new.enabled:
@@ -321,9 +321,7 @@ class Recurring:
             ruled = _Ruled(new.tenant, new.task, new.key, new.rule, old.anchor_at)
             at = tick = Ticks(ruled).after(old.now) if Schedule.from_json(new.rule).rules else first_run(ruled, old.now)
             if at is None:
-                raise InvalidOption(
-                    f"recurring job {describe(old)} would never run: its schedule is over. Check until="
-                )
+                raise _over(describe(old))
         # Its place before its row, as all others lock them.
         token = (yield from self._take(old.id)) if old.enabled else 0
         yield Call("update_recurring_job", params)
@@ -505,6 +503,10 @@ def describe(job: NewRecurring | RecurringRecord) -> str:
     """A recurring job in a message."""
     tenant = f" of tenant {job.tenant!r}" if job.tenant else ""
     return f"{job.task} {job.key!r}{tenant}"
+
+
+def _over(job: str) -> InvalidOption:
+    return InvalidOption(f"recurring job {job} would never run: its schedule is over. Check until=", option="until")
 
 
 def _schedule_of(old: RecurringRecord) -> dict[str, Value]:

@@ -32,7 +32,14 @@ class WebError(Exception):
     """A request that is answered with an error."""
 
     def __init__(
-        self, status: int, code: str, message: str, hint: str | None = None, headers: dict[str, str] | None = None
+        self,
+        status: int,
+        code: str,
+        message: str,
+        hint: str | None = None,
+        headers: dict[str, str] | None = None,
+        *,
+        option: str | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -40,6 +47,8 @@ class WebError(Exception):
         self.message = message
         self.hint = hint
         self.headers = headers or {}
+        self.option = option
+        """What it is about, if that is known: where a form says it."""
 
     def body(self) -> dict[str, Any]:
         """What the answer holds."""
@@ -53,9 +62,9 @@ class WebError(Exception):
         return JSONResponse(self.body(), self.status, self.headers)
 
 
-def invalid(message: str, hint: str | None = None) -> WebError:
+def invalid(message: str, hint: str | None = None, *, option: str | None = None) -> WebError:
     """Something in the request is not as it must be."""
-    return WebError(400, "invalid", message, hint)
+    return WebError(400, "invalid", message, hint, option=option)
 
 
 def forbidden(message: str, hint: str | None = None) -> WebError:
@@ -82,13 +91,14 @@ def told(error: DulyError) -> WebError:
         case JobNotFound():
             return WebError(404, "not_found", message)
         case UnknownTask():
-            return WebError(400, "unknown_task", message)
+            return WebError(400, "unknown_task", message, option="task")
         case InvalidSchedule() if error.position is not None:
-            return WebError(400, "invalid_schedule", message, f"at position {error.position} of {error.text!r}")
+            where = f"at position {error.position} of {error.text!r}"
+            return WebError(400, "invalid_schedule", message, where, option=error.option)
         case ArgumentError() | ArgumentsDoNotFit():
-            return WebError(400, "invalid_arguments", message)
+            return WebError(400, "invalid_arguments", message, option="args")
         case InvalidOption():
-            return WebError(400, "invalid", message)
+            return WebError(400, "invalid", message, option=error.option)
         case Conflict() | MirrorFailed():
             return WebError(409, "conflict", message)
         case DatabaseError() | ConfigurationError():

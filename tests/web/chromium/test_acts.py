@@ -336,6 +336,82 @@ def test_a_schedule_is_made_and_edited_without_a_script(site: Site, tab_of: Any)
     assert (made.refresh().schedule.rules, made.record.name) == (("@daily",), "Every night")
 
 
+@pytest.mark.parametrize("width, scheme", [(1280, "light"), (390, "dark")])
+def test_more_of_a_schedule_is_folded_away_until_it_is_set(site: Site, tab_of: Any, width: int, scheme: str) -> None:
+    jobs, address = site
+    tab = tab_of(address, width, scheme).open("/schedules/new?task=add")
+    page = tab.page
+    assert not page.get_by_label("Not before").is_visible()
+    page.get_by_label("Rule, one per line").fill("0 9 * * *")
+    page.locator("details.more > summary").focus()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    page.keyboard.type("2090-12-24 09:00")  # the keyboard is enough
+    page.get_by_label("Not on these days").fill("2090-12-25")
+    tab.says("not on 2090-12-25")  # while one writes, without a click
+    first, second = page.locator("#preview li time.abs").nth(0), page.locator("#preview li time.abs").nth(1)
+    assert (first.inner_text(), second.inner_text()) == ("2090-12-24 09:00:00 UTC", "2090-12-26 09:00:00 UTC")
+    page.get_by_label("Left out when later than").fill("a while")
+    page.get_by_label("Made up for at most").fill("9")
+    page.get_by_label("Arguments").fill('{"x": 1}')
+    tab.check()
+    tab.click("Create")
+    page.locator("#wrong-grace").wait_for()
+    assert "'a while'" in page.locator("#wrong-grace").inner_text()
+    assert page.evaluate("document.activeElement.name") == "grace"
+    assert page.get_by_label("Left out when later than").input_value() == "a while"
+    assert page.get_by_label("Not on these days").input_value() == "2090-12-25"
+    tab.check()
+    page.get_by_label("Left out when later than").fill("2h")
+    tab.click("Create")
+    tab.says("Created.")
+    [made] = jobs.recurring_jobs()
+    assert (made.schedule.exclude, made.record.grace_us, made.record.cap) == (("2090-12-25",), 7_200_000_000, 9)
+    assert page.get_by_label("Not before").input_value() == "2090-12-24 09:00"
+    assert page.get_by_label("Not before").is_visible()
+    tab.check()
+    for label in ("Not before", "Not on these days", "Left out when later than", "Made up for at most"):
+        page.get_by_label(label).fill("")
+    tab.click("Save")
+    tab.says("Saved.")
+    assert not page.get_by_label("Not before").is_visible()
+    made.refresh()
+    assert (made.schedule.start_us, made.schedule.exclude) == (None, ())
+    assert (made.record.grace_us, made.record.cap) == (60_000_000, 100)
+    tab.check()
+
+
+def asked_often(route: Any) -> None:
+    answer = route.fetch()
+    route.fulfill(response=answer, json={**answer.json(), "again_in": 0.2})
+
+
+def is_told(answer: Any, job_id: str, state: str) -> bool:
+    return "/live.json?" in answer.url and answer.json()["jobs"][job_id]["state"] == state
+
+
+def test_what_is_unfolded_and_chosen_stays_so_when_the_page_follows_what_happens(at: At) -> None:
+    jobs, tab = at
+    page, made = tab.page, jobs["add"].recur("x", cron="@daily", args={"x": 1})
+    page.route("**/live?*", lambda route: route.fulfill(status=204))  # so the page asks, which can be waited for
+    page.route("**/live.json?*", asked_often)
+    tab.open(f"/schedules/{made.id}").page.wait_for_selector(".pulse.on")
+    tab.press("details.more > summary")
+    page.evaluate("document.activeElement.blur()")
+    made.disable("for now")
+    page.locator("h1 .badge.cancelled").wait_for()
+    assert page.get_by_label("Not before").is_visible()
+    page.get_by_label("Missed runs").select_option("left out")
+    page.evaluate("document.activeElement.blur()")
+    made.enable()
+    with page.expect_response(lambda answer: is_told(answer, made.id, "scheduled")):
+        pass
+    with page.expect_response("**/live.json?*"):  # by now the page has done what it does when told
+        pass
+    assert page.get_by_label("Missed runs").input_value() == "skip"
+    assert page.locator("h1 .badge.cancelled").is_visible()
+
+
 # -- queues, tasks, tenants -------------------------------------------------------------------------------------------
 
 

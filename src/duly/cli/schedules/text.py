@@ -95,8 +95,6 @@ def as_dict(job: RecurringJob, runs: Sequence[Run]) -> dict[str, Any]:
     """Return it as plain values, for JSON."""
     return {
         **job.to_dict(),
-        "grace": job.record.grace_us / 1e6,
-        "cap": job.record.cap,
         "declared_in": job.record.declared_in,
         "next_times": times_as_dicts(job.next_times(TIMES_SHOWN), job.schedule.timezone),
         "runs": [run.to_dict() for run in runs],

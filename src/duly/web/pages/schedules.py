@@ -13,7 +13,8 @@ from duly.web.desk import Desk
 from duly.web.pages import charts, words
 from duly.web.pages.charts import Bar
 from duly.web.pages.job import MOST_RUNS
-from duly.web.pages.schedule_form import ZONES, values_of
+from duly.web.pages.schedule_form import fields_of
+from duly.web.pages.schedule_values import values_of
 from duly.web.pages.shell import Deed, call, desk_of, field, go_to, say, show
 from duly.web.service import schedules as verbs
 from duly.web.service import system
@@ -85,9 +86,8 @@ def load_chart(load: dict[str, Any]) -> dict[str, Any]:
 async def schedule_page(request: Request) -> Response:
     """One recurring job: its rule, its next times, its runs, and a form to change it."""
     known = await call(request, _read_one, desk_of(request), request.path_params["id"])
-    return show(
-        request, "schedule.html", current="schedules", values=values_of(known["schedule"]), zones=ZONES, **known
-    )
+    fields = fields_of(values_of(known["schedule"]))
+    return show(request, "schedule.html", current="schedules", **fields, **known)
 
 
 def _read_one(desk: Desk, job_id: str) -> dict[str, Any]:

@@ -229,5 +229,7 @@ def read_time(name: str, text: str) -> datetime:
     except ValueError:
         at = None
     if at is None or at.tzinfo is None:
-        raise invalid(f"{name} must be a time with a time zone, like 2030-01-31T08:00:00Z, not {text[:100]!r}")
+        raise invalid(
+            f"{name} must be a time with a time zone, like 2030-01-31T08:00:00Z, not {text[:100]!r}", option=name
+        )
     return at

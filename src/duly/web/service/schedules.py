@@ -9,6 +9,7 @@ from duly.domain.errors import Conflict, RecurringJobNotFound
 from duly.domain.names import check_tenant
 from duly.recurring import RecurringJob
 from duly.recurring_options import make_schedule
+from duly.schedule.plan import shift_key
 from duly.web.desk import Desk, verb
 from duly.web.errors import invalid, missing
 from duly.web.principal import Scope
@@ -70,15 +71,35 @@ def history(desk: Desk, job_id: str, *, limit: int = 20, before: int | None = No
 
 
 @verb(Scope.READ)
-def preview(desk: Desk, *, expression: list[str], timezone: str | None = None, n: int = NEXT_TIMES) -> dict[str, Any]:
-    """What rules mean, and the next times that they name. Nothing is stored."""
-    schedule = make_schedule(rule=expression, timezone=timezone or None)
+def preview(
+    desk: Desk,
+    /,
+    *,
+    expression: list[str],
+    n: int = NEXT_TIMES,
+    of: str | None = None,
+    task: str = "",
+    key: str = "",
+    tenant: str | None = None,
+    **given: Any,
+) -> dict[str, Any]:
+    """What rules mean, and the next times that they name. Nothing is stored.
+
+    Which job it is (`of`, or `task`, `key` and `tenant` of one to be) decides by how much jitter shifts it.
+    """
+    when = {name: each for name, each in _options(given).items() if name in _WHEN and each not in (None, "")}
+    schedule = make_schedule(rule=expression, **when)
     now = desk.jobs.store.now_us()
+    if of is None:
+        anchor, shifted = now, shift_key(whose(desk, tenant), task, key)
+    else:
+        job = find(desk, of).record
+        anchor, shifted = job.anchor_at, shift_key(job.tenant, job.task, job.key)
     return {
         "rules": list(schedule.rules),
         "timezone": schedule.timezone,
         "text": schedule.describe(),
-        "times": [shown.time(tick) for tick in schedule.ticks(now, n, anchor_us=now)],
+        "times": [shown.time(tick) for tick in schedule.ticks(now, n, anchor_us=anchor, key=shifted)],
     }
 
 
@@ -91,6 +112,7 @@ def load(desk: Desk, *, hours: int = 24) -> dict[str, Any]:
 # -- act --------------------------------------------------------------------------------------------------------------
 
 _RULES = ("cron_expression", "rules", "every")
+_WHEN = ("timezone", "start_at", "until", "exclude", "jitter", "dst_gap", "dst_overlap")
 _OPTIONS = (
     "name", "description", "priority", "queue", "timezone", "misfire", "grace", "cap", "overlap", "failure",
     "pause_after", "jitter", "dst_gap", "dst_overlap", "exclude",

@@ -100,8 +100,9 @@ function parsed(html) { return new DOMParser().parseFromString(html, "text/html"
 function isBusy(element) {
   // What somebody is using is not taken from under their hands.
   const typed = (field) => field.type !== "checkbox" && field.type !== "hidden" && field.value !== field.defaultValue;
+  const chosen = (field) => field.selectedIndex !== Math.max(0, [...field.options].findIndex((each) => each.defaultSelected));
   return element.contains(document.activeElement) || element.querySelector("details.drop[open]") !== null
-    || all("input, textarea", element).some(typed);
+    || all("input, textarea", element).some(typed) || all("select", element).some(chosen);
 }
 
 function apply(message) {
@@ -150,7 +151,9 @@ async function refresh() {
   if (!answer.ok) return;
   const fresh = $("[data-refresh]", parsed(await answer.text()));
   if (!fresh || isBusy(whole)) return;
+  const opened = all("details[id][open]", whole).map((each) => each.id);
   whole.replaceChildren(...fresh.childNodes);
+  for (const id of opened) if (document.getElementById(id)) document.getElementById(id).open = true;
   tellTimes(whole);
 }
 
@@ -224,11 +227,10 @@ document.addEventListener("change", (event) => {
 let asked = 0, soon = null;
 
 async function preview(form) {
-  const rules = $("[data-rules]", form).value.split("\n").map((line) => line.trim()).filter(Boolean);
   const box = $(".preview", form), title = $(".title", box), times = $(".times", box), mine = ++asked;
-  if (!rules.length) { box.hidden = true; return; }
-  const query = new URLSearchParams(rules.map((rule) => ["rule", rule]));
-  query.set("timezone", $("[data-zone]", form).value.trim());
+  const query = new URLSearchParams({ of: form.dataset.preview });
+  for (const field of all("[data-when]", form)) if (field.type !== "checkbox" || field.checked) query.set(field.name, field.value.trim());
+  if (!query.get("rules") && !query.get("no_rule")) { box.hidden = true; return; }
   let found;
   try {
     const answer = await fetch(`${prefix}/schedules/preview?${query}`, { headers: { accept: "application/json" } });
@@ -252,7 +254,7 @@ async function preview(form) {
 
 document.addEventListener("input", (event) => {
   const form = event.target.closest("form[data-preview]");
-  if (!form || !event.target.matches("[data-rules], [data-zone]")) return;
+  if (!form || !event.target.matches("[data-when]")) return;
   clearTimeout(soon);
   soon = setTimeout(() => preview(form), 300);
 });
