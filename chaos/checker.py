@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -15,6 +15,8 @@ from chaos.ledger import Line
 
 UNREACHABLE = (sqlite3.Error, psycopg.Error, OSError)
 """What `connect` and its connections raise while the database cannot be reached."""
+NOTED_BEFORE = 1.0
+"""A kill is noted before it is done; what began in these seconds after was begun by the same process."""
 PLACES = ("waiting", "running", "scheduled", "parked")
 """Where a job is that has not ended."""
 
@@ -44,6 +46,11 @@ class Facts:
     lease: float = 3.0
     keepers: bool = False
     """Whether who was neither killed nor disturbed must have kept all its runs, also those whose handler was over."""
+
+    def end_of(self, run: Line) -> Kill | None:
+        """What ended the process in which a run began, if anything did. A number is given to other processes later."""
+        after = (kill for kill in self.kills if kill.pid == run.pid and kill.at >= run.at - NOTED_BEFORE)
+        return min(after, key=lambda kill: kill.at, default=None)
 
     def by_pid(self) -> dict[int, list[Disturbed]]:
         """What each process went through."""
@@ -138,7 +145,6 @@ def _robbed(lines: Iterable[Line], facts: Facts) -> list[str]:
 
     An earlier one that begins beside a later is judged by its fence (`_stale`): it robs nobody.
     """
-    killed = {kill.pid: kill.at for kill in facts.kills}
     disturbed = facts.by_pid()
     under_way: dict[str, dict[int, Line]] = defaultdict(dict)
     found = []
@@ -147,7 +153,8 @@ def _robbed(lines: Iterable[Line], facts: Facts) -> list[str]:
             under_way[line.job].pop(line.token, None)
         elif line.event == "start":
             for other in under_way[line.job].values():
-                dead = killed.get(other.pid, float("inf")) <= line.at
+                end = facts.end_of(other)
+                dead = end is not None and end.at <= line.at
                 cut_off = any(
                     each.since + facts.lease / 2 < line.at and each.until > other.at for each in disturbed[other.pid]
                 )
@@ -159,21 +166,26 @@ def _robbed(lines: Iterable[Line], facts: Facts) -> list[str]:
 
 def _taken(lines: Iterable[Line], ended: Ended, facts: Facts) -> list[str]:
     """Runs that ended by rescue though their process lived and nobody disturbed it."""
-    killed = {kill.pid: kill.wall for kill in facts.kills}
     disturbed = facts.by_pid()
-    pids, of_worker = _pids(lines, ended)
-    found = []
+    return [
+        f"{job}: {token} by {line.pid} was rescued at {finished_at / 1e6:.1f} though it lived"
+        for job, token, finished_at, line in _rescued(lines, ended)
+        if facts.end_of(line) is None and not disturbed[line.pid]
+    ]
+
+
+def _rescued(lines: Iterable[Line], ended: Ended) -> Iterator[tuple[str, int, int, Line]]:
+    """Each run that ended by rescue: the job, the token, when, and where it began, or another of the same worker."""
+    begun = {(line.job, line.token): line for line in lines if line.event == "start"}
+    last: dict[str, Line] = {}
+    for job, token, _, _, worker in ended.runs:
+        line = begun.get((job, token))
+        if line is not None and (worker not in last or line.at > last[worker].at):
+            last[worker] = line
     for job, token, outcome, finished_at, worker in ended.runs:
-        pid = pids.get((job, token), of_worker.get(worker))
-        if outcome == "crashed" and pid is not None and pid not in killed and not disturbed[pid]:
-            found.append(f"{job}: {token} by {pid} was rescued at {finished_at / 1e6:.1f} though it lived")
-    return found
-
-
-def _pids(lines: Iterable[Line], ended: Ended) -> tuple[dict[tuple[str, int], int], dict[str, int]]:
-    """In which process each run began, and which process each worker was."""
-    pids = {(line.job, line.token): line.pid for line in lines if line.event == "start"}
-    return pids, {worker: pids[job, token] for job, token, _, _, worker in ended.runs if (job, token) in pids}
+        line = begun.get((job, token), last.get(worker))
+        if outcome == "crashed" and line is not None:
+            yield job, token, finished_at, line
 
 
 def _stale(lines: Iterable[Line], facts: Facts) -> list[str]:
@@ -190,14 +202,8 @@ def _stale(lines: Iterable[Line], facts: Facts) -> list[str]:
 
 def _delays(lines: Iterable[Line], ended: Ended, facts: Facts) -> list[float]:
     """How long after its process was killed each run was rescued; also of runs whose handler never began."""
-    killed = {kill.pid: kill.wall for kill in facts.kills}
-    pids, of_worker = _pids(lines, ended)
-    found = []
-    for job, token, outcome, finished_at, worker in ended.runs:
-        pid = pids.get((job, token), of_worker.get(worker, 0))
-        if outcome == "crashed" and pid in killed:
-            found.append(max(0.0, finished_at / 1e6 - killed[pid]))
-    return sorted(found)
+    ends = ((finished_at, facts.end_of(line)) for _, _, finished_at, line in _rescued(lines, ended))
+    return sorted(max(0.0, finished_at / 1e6 - end.wall) for finished_at, end in ends if end is not None)
 
 
 def percentile(some: Sequence[float], share: float) -> float | None:

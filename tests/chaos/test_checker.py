@@ -69,6 +69,21 @@ def test_a_rescue_is_timed_from_the_kill() -> None:
     assert verdict(STORED, FIRST[0], *SECOND, ended=RESCUED, facts=facts).delays == [2.5]
 
 
+def test_a_kill_of_an_earlier_process_with_the_same_number_excuses_nothing_and_times_nothing() -> None:
+    before = Facts(kills=[Kill(10, at=-50.0, wall=50.0)])
+    found = verdict(STORED, *FIRST, *SECOND, ended=RESCUED, facts=before)
+    assert (len(found.robbed), found.delays) == (1, [])
+    both = Facts(kills=[*before.kills, Kill(10, at=5.0, wall=105.0), Kill(10, at=60.0, wall=160.0)])
+    found = verdict(STORED, FIRST[0], *SECOND, ended=RESCUED, facts=both)
+    assert (found.robbed, found.delays) == ([], [2.5])
+
+
+def test_a_run_whose_handler_never_began_is_timed_by_another_of_its_worker() -> None:
+    never = Ended({"j": "succeeded"}, 0, [("k", 1, "succeeded", 1, "w"), *RESCUED.runs])
+    facts = Facts(kills=[Kill(10, at=5.0, wall=105.0)])
+    assert verdict(STORED, Line("start", "k", 1, 10, 4.0), *SECOND, ended=never, facts=facts).delays == [2.5]
+
+
 def test_a_run_that_was_rescued_from_the_living_is_robbery_even_if_it_was_over() -> None:
     over = [FIRST[0], Line("end", "j", 1, 10, 2.0)]
     assert len(verdict(STORED, *over, *SECOND, ended=RESCUED, facts=Facts(keepers=True)).robbed) == 1

@@ -196,8 +196,9 @@ class Upkeep:
     def _watch_peers(self, now: float) -> None:
         """Once a second see whether a worker process on this host has ended."""
         if self.refresh_peers or now >= self._next_peers:
-            self.refresh_peers, self._next_peers = False, now + 60.0
+            self.refresh_peers, self._next_peers = False, now  # before it is asked: who comes meanwhile says so
             self._peers = [worker for worker in self._store.workers() if worker.id != self._worker_id]
+            self._next_peers = now + 60.0
             self._claimer.bounds.forget()
         before = self.rescued
         if self._rescue_dead():
