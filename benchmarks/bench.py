@@ -46,6 +46,8 @@ class Sizes:
     payload_jobs: int = 10_000
     process_jobs: int = 100_000
     load_seconds: int = 5
+    flood_jobs: int = 200_000
+    urgent_jobs: int = 20
     imports: int = 10
     backlog_rows: int = 1_000_000
     backlog_jobs: int = 5_000

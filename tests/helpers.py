@@ -176,10 +176,15 @@ def processes_of(pid: int) -> list[int]:
 
 @contextmanager
 def frozen(pid: int) -> Iterator[None]:
-    """Stop a process and its children without ending them: whoever talks to them hears nothing, not even a refusal."""
-    stopped: list[int] = []
+    """Stop a process and its children without ending them: whoever talks to them hears nothing, not even a refusal.
+
+    The process first: a child that it has while its children are being looked for would go on.
+    """
+    stopped = [pid]
     try:
-        for each in processes_of(pid):
+        os.kill(pid, signal.SIGSTOP)
+        eventually(lambda: Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
+        for each in processes_of(pid)[1:]:
             os.kill(each, signal.SIGSTOP)
             stopped.append(each)
         yield

@@ -1,7 +1,7 @@
 """duly itself, every default as it is.
 
 Settings: `handler` (async or def), `task` (noop, or stranger: a task that no worker here knows), `slots`
-(for `async def` handlers), `seconds`, `payload`.
+(for `async def` handlers), `priority`, `seconds`, `payload`.
 """
 
 import time
@@ -49,6 +49,8 @@ class DulyDriver(Driver):
             self._task = jobs.task(noop_in_thread)
         else:
             self._task = jobs.task(noop)
+        if "priority" in self.settings:
+            self._task = self._task.using(priority=int(self.settings["priority"]))
 
     async def enqueue(self, number: int) -> None:
         self._task.enqueue(n=number, **self._more)

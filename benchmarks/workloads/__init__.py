@@ -9,6 +9,7 @@ from workloads.idle import Idle, ImportTime
 from workloads.latency import Latency, LatencyUnderLoad
 from workloads.processes import DrainFour, DrainTwo
 from workloads.snapshot import HeldSnapshot
+from workloads.urgent import Urgent
 
 WORKLOADS: tuple[type[Workload], ...] = (
     DrainPostgres,
@@ -23,6 +24,7 @@ WORKLOADS: tuple[type[Workload], ...] = (
     EnqueueOneBesidePeers,
     Latency,
     LatencyUnderLoad,
+    Urgent,
     Idle,
     ImportTime,
     Backlog,

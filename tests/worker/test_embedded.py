@@ -9,17 +9,35 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from duly import Duly, State
+from duly.worker import claimer
 from tests.databases import Databases, Kind
 from tests.helpers import ROOT, eventually, opened
 
 
 def open_files() -> int:
     return len(os.listdir("/proc/self/fd"))
+
+
+def test_jobs_that_were_claimed_ahead_and_given_back_are_no_runs(jobs: Duly, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claimer, "STALE_AFTER", 0.0)
+
+    @jobs.task
+    def work() -> None:
+        time.sleep(0.1)
+
+    made = work.enqueue_many([{}] * 12)
+    with jobs.worker(thread_slots=1) as worker:
+        for job in made:
+            job.wait(30)
+        eventually(lambda: worker.settled >= 12)
+        assert worker.claimed > 12, "none was given back: nothing is shown"
+        assert worker.settled == 12
 
 
 @pytest.mark.requirement("D4")

@@ -351,7 +351,7 @@ class Finisher:
         over: list[tuple[str, str]] = []
         for run, _, settled in batch:
             if settled.id in accepted:
-                self.settled += 1
+                self.settled += settled.outcome != "released" or settled.ran_us >= 0  # what never began is no run
                 others = others or _frees_others(run, settled.state)
                 if run.limited:
                     freed.add(run.job.queue)
