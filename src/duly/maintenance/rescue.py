@@ -94,7 +94,7 @@ class Deaths:
     def keep(self, workers: list[WorkerRecord]) -> None:
         """Forget all but these."""
         ids = {worker.id for worker in workers}
-        self._since = {id: since for id, since in self._since.items() if id in ids}
+        self._since = {each: since for each, since in self._since.items() if each in ids}
 
 
 def rescue_dead(

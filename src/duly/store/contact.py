@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
 from typing import NamedTuple
@@ -21,6 +22,8 @@ class Contact:
     """What is told of each answer and each error. Any thread may tell: the last word counts."""
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
+        """That a break is over and that it was are one word: who asked in between would see no break."""
         self._breaks: deque[_Break] = deque(maxlen=KEPT)
         self._heard: float | None = None
         self._failed = True
@@ -28,11 +31,12 @@ class Contact:
 
     def answered(self) -> None:
         """The database has done what it was asked."""
-        now = self.clock()
-        if self._failed:
-            self._failed = False
-            self._breaks.append(_Break(0.0 if self._heard is None else self._heard, now))
-        self._heard = now
+        with self._lock:
+            now = self.clock()
+            if self._failed:
+                self._failed = False
+                self._breaks.append(_Break(0.0 if self._heard is None else self._heard, now))
+            self._heard = now
 
     def failed(self) -> None:
         """It could not be reached."""
@@ -40,9 +44,10 @@ class Contact:
 
     def unbroken_us(self, tolerated_us: int) -> int:
         """How long it has been in reach, in microseconds, where breaks up to `tolerated_us` do not count."""
-        if self._failed:
-            return 0
-        breaks = list(self._breaks)
+        with self._lock:
+            if self._failed:
+                return 0
+            breaks = list(self._breaks)
         since = breaks[0].until
         for each in breaks[1:]:
             if each.until - each.since > tolerated_us / 1e6:

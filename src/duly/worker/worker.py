@@ -430,8 +430,8 @@ class Worker:
         for runner in self._runners.values():
             runner.stop(0.1 if self._hurry else 1.0)
         try:
-            self._upkeep.strike_off()
             self._store.remove_worker(self.id)
+            self._upkeep.strike_off()
             self._store.poke(Hint("look"))
         except DulyError as error:
             log.warning("could not sign off: %s", error)
