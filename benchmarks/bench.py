@@ -35,7 +35,7 @@ class BenchError(Exception):
 class Sizes:
     """How much of everything; `scaled` makes a quick rehearsal of it."""
 
-    drain_jobs: int = 20_000
+    drain_jobs: int = 50_000
     bulk_jobs: int = 100_000
     enqueue_slices: int = 20
     enqueue_per_slice: int = 200
@@ -51,6 +51,11 @@ class Sizes:
     imports: int = 10
     backlog_rows: int = 1_000_000
     backlog_jobs: int = 5_000
+    waiting_rows: int = 10_000_000
+    head_jobs: int = 10_000
+    history_rows: int = 10_000_000
+    crowd_jobs: int = 50_000
+    mixed_jobs: int = 50_000
     burst_jobs: int = 100_000
     burst_every: int = 60
 
@@ -101,6 +106,11 @@ class Worker:
         self._log = log
         self._errors = errors
 
+    @property
+    def pid(self) -> int:
+        """The first of them."""
+        return self._processes[0].pid
+
     def cpu_seconds(self) -> float:
         return sum(machine.cpu_seconds(process.pid) for process in self._processes)
 
@@ -127,6 +137,12 @@ class Worker:
 
     def runs(self) -> list[Run]:
         return [Run(*record) for record in RECORD.iter_unpack(self._log.read_bytes())]
+
+    def kill(self) -> None:
+        """End them at once: what they have started is of no interest."""
+        for process in self._processes:
+            process.kill()
+            process.wait()
 
     def stop(self, grace: float = 15.0) -> None:
         """Ask them to finish what they have started; end those that do not, with their children."""

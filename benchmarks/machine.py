@@ -117,6 +117,16 @@ def cpu_seconds(pid: int) -> float:
     return ticks / TICKS
 
 
+def wake_ups(pid: int) -> float:
+    """How often the threads of a process and its descendants have been put back to work so far."""
+    woken = 0
+    for process in family(pid):
+        for thread in (PROC / str(process) / "task").glob("*/status"):
+            lines = thread.read_text().splitlines()
+            woken += sum(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt_switches"))
+    return woken
+
+
 def resident_megabytes(pid: int, field: str = "VmRSS") -> float:
     """Memory of a process and its descendants; `field` is VmRSS (now) or VmHWM (the most so far)."""
     kilobytes = 0

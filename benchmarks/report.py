@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
 import machine
+from plots import plot
 from postgres import SETTINGS
 from redis_server import SETTINGS as REDIS_SETTINGS
 from results import Goal, Metric, Outcome, Spread
@@ -24,7 +25,7 @@ busier one."""
 class Setting:
     """The circumstances, for whoever reads the figures."""
 
-    command: str
+    commands: list[str]
     date: str
     rounds: int
     scale: float
@@ -40,6 +41,39 @@ class Setting:
 def as_json(outcomes: Sequence[Outcome], setting: Setting) -> str:
     results = [_outcome_as_json(outcome) for outcome in outcomes]
     return json.dumps({"setting": asdict(setting), "workloads": results}, indent=2, ensure_ascii=False) + "\n"
+
+
+def read(path: Path) -> tuple[list[Outcome], Setting]:
+    """What an earlier run has written as JSON."""
+    found = json.loads(path.read_text(encoding="utf-8"))
+    outcomes = [
+        Outcome(
+            **{name: kept[name] for name in ("name", "title", "method", "contenders", "plotted", "failures")},
+            metrics=tuple(Metric(**metric) for metric in kept["metrics"]),
+            goals=tuple(
+                Goal(**{part.name: goal[part.name] for part in fields(Goal)}) for goal in kept["goals"]
+            ),
+            rounds=kept["rounds"],
+        )
+        for kept in found["workloads"]
+    ]
+    return outcomes, Setting(**found["setting"])
+
+
+def together(settings: Sequence[Setting]) -> Setting:
+    """The circumstances of several runs on one machine, for one page."""
+    last = settings[-1]
+    return replace(
+        last,
+        commands=[command for setting in settings for command in setting.commands],
+        date=" to ".join(sorted({setting.date for setting in settings})),
+        postgres=next((setting.postgres for setting in settings if setting.postgres), None),
+        redis=next((setting.redis for setting in settings if setting.redis), None),
+        statements_are=next((setting.statements_are for setting in settings if setting.statements_are), ""),
+        versions={name: found for setting in settings for name, found in setting.versions.items()},
+        left_out={name: why for setting in settings for name, why in setting.left_out.items()},
+        busy_at_start=[busy for setting in settings for busy in setting.busy_at_start],
+    )
 
 
 def _outcome_as_json(outcome: Outcome) -> dict[str, object]:
@@ -66,9 +100,10 @@ def terminal(outcome: Outcome) -> str:
     return "\n".join(parts)
 
 
-def markdown(outcomes: Sequence[Outcome], setting: Setting) -> str:
-    """The page: method, circumstances, results."""
-    return "\n\n".join([*_preface(outcomes, setting), *(_section(outcome) for outcome in outcomes)]) + "\n"
+def markdown(outcomes: Sequence[Outcome], setting: Setting, plots: str | None = None) -> str:
+    """The page: method, circumstances, results. `plots`: the folder of the plots, as seen from the page."""
+    sections = (_section(outcome, plots) for outcome in outcomes)
+    return "\n\n".join([*_preface(outcomes, setting), *sections]) + "\n"
 
 
 def write(path: Path, text: str) -> None:
@@ -78,7 +113,8 @@ def write(path: Path, text: str) -> None:
 
 def _preface(outcomes: Sequence[Outcome], setting: Setting) -> Iterable[str]:
     yield "# Benchmarks"
-    yield f"Measured on {setting.date} with\n\n```\n{setting.command}\n```"
+    commands = "\n".join(setting.commands)
+    yield f"Measured on {setting.date} with\n\n```\n{commands}\n```"
     noisy = sum(busy >= machine.QUIET for busy in setting.busy_at_start)
     yield METHOD.format(
         rounds=setting.rounds, quiet=machine.QUIET, noisy=noisy, runs=len(setting.busy_at_start)
@@ -96,22 +132,25 @@ def _preface(outcomes: Sequence[Outcome], setting: Setting) -> Iterable[str]:
             f"{name}={value or 'none'}" for name, value in REDIS_SETTINGS.items() if name != "bind"
         )
         yield f"Redis {setting.redis}: {settings} (in memory only); a fresh server for every run."
-    yield _markdown_table([["machine", ""], *([name, value] for name, value in setting.machine.items())])
+    yield markdown_table([["machine", ""], *([name, value] for name, value in setting.machine.items())])
     versions = [
         [library, ", ".join(f"{name} {version}" for name, version in found.items())]
         for library, found in setting.versions.items()
     ]
-    yield _markdown_table([["library", "versions"], *versions])
+    yield markdown_table([["library", "versions"], *versions])
     abouts = {name: about for outcome in outcomes for name, about in outcome.contenders.items()}
-    yield _markdown_table([["contender", "settings"], *([name, about] for name, about in abouts.items())])
+    yield markdown_table([["contender", "settings"], *([name, about] for name, about in abouts.items())])
     if setting.left_out:
         yield "\n".join(["Left out:", "", *(f"- {name}: {why}" for name, why in setting.left_out.items())])
 
 
-def _section(outcome: Outcome) -> str:
-    parts = [f"## {outcome.title}", outcome.method, _markdown_table(_figures(outcome))]
+def _section(outcome: Outcome, plots: str | None) -> str:
+    parts = [f"## {outcome.title}", outcome.method]
+    if plots is not None and plot(outcome):
+        parts.append(f"![{outcome.title}]({plots}/{outcome.name}.svg)")
+    parts.append(markdown_table(_figures(outcome)))
     if goals := _goals(outcome):
-        parts.append(_markdown_table(goals))
+        parts.append(markdown_table(goals))
     parts += [f"- Failed: {failure.splitlines()[0]}" for failure in outcome.failures]
     return "\n\n".join(parts)
 
@@ -162,7 +201,7 @@ def _aligned(rows: list[list[str]]) -> str:
     )
 
 
-def _markdown_table(rows: list[list[str]]) -> str:
+def markdown_table(rows: list[list[str]]) -> str:
     head, *body = rows
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in body])

@@ -80,6 +80,8 @@ class Outcome:
     metrics: tuple[Metric, ...]
     goals: tuple[Goal, ...]
     contenders: dict[str, str]
+    plotted: str = ""
+    """The metric that is drawn, if one is."""
     rounds: list[Round] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
 

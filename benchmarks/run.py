@@ -9,6 +9,7 @@ For example:
 """
 
 import argparse
+import os
 import signal
 import sys
 import time
@@ -21,6 +22,7 @@ import machine
 import redis_server
 import report
 from bench import Bench, Sizes, open_bench
+from plots import plot
 from results import Outcome
 from venvs import UnavailableError
 from workloads import WORKLOADS
@@ -29,6 +31,8 @@ from workloads.base import Workload
 
 def main() -> int:
     options = _parser().parse_args()
+    if options.of:
+        return _page_of(options)
     chosen = _choose(options.only)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
     outcomes: list[Outcome] = []
@@ -48,9 +52,31 @@ def main() -> int:
         setting = _setting(bench, options, left_out)
     if options.json:
         report.write(options.json, report.as_json(outcomes, setting))
-    if options.markdown:
-        report.write(options.markdown, report.markdown(outcomes, setting))
+    _write_page(outcomes, setting, options)
     return 1 if any(outcome.failures or not outcome.exactly_once for outcome in outcomes) else 0
+
+
+def _page_of(options: argparse.Namespace) -> int:
+    """Write the page of what earlier runs have measured, and measure nothing."""
+    kept = [report.read(path) for path in options.of]
+    outcomes = {outcome.name: outcome for outcomes, _ in kept for outcome in outcomes}
+    order = [workload.name for workload in WORKLOADS]
+    _write_page(
+        sorted(outcomes.values(), key=lambda outcome: order.index(outcome.name)),
+        report.together([setting for _, setting in kept]),
+        options,
+    )
+    return 0
+
+
+def _write_page(outcomes: list[Outcome], setting: report.Setting, options: argparse.Namespace) -> None:
+    if options.plots:
+        for outcome in outcomes:
+            if drawn := plot(outcome):
+                report.write(options.plots / f"{outcome.name}.svg", drawn)
+    if options.markdown:
+        plots = os.path.relpath(options.plots, options.markdown.parent) if options.plots else None
+        report.write(options.markdown, report.markdown(outcomes, setting, plots))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -66,6 +92,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--pg-bin", type=_folder, metavar="FOLDER", help="where PostgreSQL's programs are")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample and the circumstances")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the page for the documentation")
+    parser.add_argument(
+        "--of", type=Path, nargs="+", metavar="JSON", help="measure nothing: write the page of earlier runs"
+    )
+    parser.add_argument("--plots", type=Path, metavar="FOLDER", help="draw each workload, as SVG")
     return parser
 
 
@@ -129,7 +159,7 @@ def _command(options: argparse.Namespace) -> str:
 
 def _setting(bench: Bench, options: argparse.Namespace, left_out: dict[str, str]) -> report.Setting:
     return report.Setting(
-        command=_command(options),
+        commands=[_command(options)],
         date=datetime.now(UTC).date().isoformat(),
         rounds=options.rounds,
         scale=options.scale,

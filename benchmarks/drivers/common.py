@@ -194,9 +194,29 @@ async def steady(driver: Driver, count: int, first: int, rate: float) -> dict[st
     return {"calls": calls}
 
 
+async def mixed(driver: Driver, count: int, first: int) -> dict[str, list[list[float]]]:
+    """Enqueue as fast as the calls return, of a hundred jobs ten singly.
+
+    Notes of each call its first number, how many, when called and when returned.
+    """
+    await driver.open()
+    calls: list[list[float]] = []
+    for hundred in chunks(range(first, first + count), 100):
+        for numbers in (*(hundred[place : place + 1] for place in range(len(hundred))[:10]), hundred[10:]):
+            if numbers:
+                called_at = time.monotonic()
+                if len(numbers) == 1:
+                    await driver.enqueue(numbers[0])
+                else:
+                    await driver.enqueue_many(numbers)
+                calls.append([numbers[0], len(numbers), called_at, time.monotonic()])
+    await driver.close()
+    return {"calls": calls}
+
+
 def main(driver_class: type[Driver]) -> None:
     parser = argparse.ArgumentParser(description="One role of one library in one process.")
-    parser.add_argument("role", choices=["setup", "fill", "bulk", "one-by-one", "steady", "work"])
+    parser.add_argument("role", choices=["setup", "fill", "bulk", "one-by-one", "steady", "mixed", "work"])
     parser.add_argument("--url", required=True)
     parser.add_argument("--log", required=True, help="the run log that handlers append to")
     parser.add_argument("--count", type=int, default=0)
@@ -221,6 +241,8 @@ def main(driver_class: type[Driver]) -> None:
             answer = driver.run(bulk(driver, options.count))
         case "steady":
             answer = driver.run(steady(driver, options.count, options.first, options.rate))
+        case "mixed":
+            answer = driver.run(mixed(driver, options.count, options.first))
         case _:
             answer = driver.run(one_by_one(driver, options.count, options.first, options.interval))
     print(json.dumps(answer), flush=True)

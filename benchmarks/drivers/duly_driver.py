@@ -1,7 +1,7 @@
 """duly itself, every default as it is.
 
 Settings: `handler` (async or def), `task` (noop, or stranger: a task that no worker here knows), `slots`
-(for `async def` handlers), `priority`, `seconds`, `payload`.
+(for `async def` handlers), `threads` (for `def` handlers), `priority`, `seconds`, `payload`.
 """
 
 import time
@@ -62,7 +62,8 @@ class DulyDriver(Driver):
         jobs = self._app()
         jobs.task(noop)
         jobs.task(noop_in_thread)
-        slots = {"async_slots": int(self.settings["slots"])} if "slots" in self.settings else {}
+        named = {"slots": "async_slots", "threads": "thread_slots"}
+        slots = {slot: int(self.settings[name]) for name, slot in named.items() if name in self.settings}
         worker = jobs.worker(**slots)
         with until_asked_to_stop():
             worker.start()

@@ -7,7 +7,10 @@ from workloads.enqueue import EnqueueMany, EnqueueOne, EnqueueOneBesidePeers
 from workloads.handlers import Handlers, Payloads
 from workloads.idle import Idle, ImportTime
 from workloads.latency import Latency, LatencyUnderLoad
+from workloads.mixed import Mixed
 from workloads.processes import DrainFour, DrainTwo
+from workloads.rows import History, Waiting
+from workloads.scaling import Crowd, Slots
 from workloads.snapshot import HeldSnapshot
 from workloads.urgent import Urgent
 
@@ -19,6 +22,7 @@ WORKLOADS: tuple[type[Workload], ...] = (
     DrainFour,
     Handlers,
     Payloads,
+    Mixed,
     EnqueueMany,
     EnqueueOne,
     EnqueueOneBesidePeers,
@@ -28,5 +32,9 @@ WORKLOADS: tuple[type[Workload], ...] = (
     Idle,
     ImportTime,
     Backlog,
+    Waiting,
+    History,
+    Crowd,
+    Slots,
     HeldSnapshot,
 )

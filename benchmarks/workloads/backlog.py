@@ -26,6 +26,7 @@ class Backlog(Workload):
         " Median of three drains per round."
     )
     contenders = (EMPTY_PG, BEHIND_PG, EMPTY_SQLITE, BEHIND_SQLITE)
+    filled = (BEHIND_PG, BEHIND_SQLITE)
     metrics = (RATE, Metric("us", "µs/job", 1), Metric("server_cpu_us", "server CPU µs/job", 1))
     goals = (
         Goal(text="PostgreSQL, time per job against an empty queue", metric="us", contender="pg-backlog",
@@ -42,13 +43,12 @@ class Backlog(Workload):
             for contender in self.contenders:
                 database = stack.enter_context(self.bench.database(contender))
                 self._databases[contender.name] = database
-                if contender in (BEHIND_PG, BEHIND_SQLITE):
-                    self._queue_strangers(contender, database)
+                if contender in self.filled:
+                    self._fill(contender, database)
             yield
 
     def measure(self, contender: Contender) -> Sample:
-        database = self._databases[contender.name]
-        jobs = self.bench.sizes.backlog_jobs
+        database, jobs = self._databases[contender.name], self._jobs
         samples: list[Sample] = []
         for _ in range(self.drains):
             fill(self.bench, contender, database, jobs)
@@ -57,7 +57,11 @@ class Backlog(Workload):
         counts = {key: sum(sample[key] for sample in samples) for key in ("runs", "repeated", "missing")}
         return middle | counts | {"us": 1e6 / middle["rate"]}
 
-    def _queue_strangers(self, contender: Contender, database: Database) -> None:
+    @property
+    def _jobs(self) -> int:
+        return self.bench.sizes.backlog_jobs
+
+    def _fill(self, contender: Contender, database: Database) -> None:
         strangers = replace(contender, settings={"task": "stranger"})
         rows = self.bench.sizes.backlog_rows
         for first in range(0, rows, CHUNK):

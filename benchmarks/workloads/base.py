@@ -19,6 +19,8 @@ class Workload:
     contenders: tuple[Contender, ...]
     metrics: tuple[Metric, ...]
     goals: tuple[Goal, ...] = ()
+    plotted = "rate"
+    """Which metric is drawn; none if it has no such."""
     most_rounds: int | None = None
     """For one so long that it is not done as often as the others."""
 
@@ -52,6 +54,7 @@ class Workload:
             metrics=self.metrics,
             goals=self.goals,
             contenders={one.name: one.described for one in contenders},
+            plotted=self.plotted,
             failures=self.failures,
         )
         with self._noting_failure("preparation"), self.prepared():

@@ -48,9 +48,9 @@ def drain(bench: Bench, contender: Contender, database: Database, jobs: int) -> 
     """Start a worker on a filled database; take the figures from the first handler start to the last."""
     with bench.worker(contender, database) as worker:
         worker.wait_for_runs(1)
-        before = _cpu_microseconds(worker, database)
+        before = cpu_microseconds(worker, database)
         worker.wait_for_runs(jobs)
-        after = _cpu_microseconds(worker, database)
+        after = cpu_microseconds(worker, database)
         peak = worker.resident_megabytes("VmHWM")
         time.sleep(LOOK_FOR_REPEATS)
         worker.stop()
@@ -74,7 +74,7 @@ def fill_and_drain(bench: Bench, contender: Contender, jobs: int) -> Sample:
     return sample | {name: (after[name] - before[name]) / jobs for name in before} | {"queued": queued}
 
 
-def _cpu_microseconds(worker: Worker, database: Database) -> Sample:
+def cpu_microseconds(worker: Worker, database: Database) -> Sample:
     used = {"worker_cpu_us": worker.cpu_seconds() * 1e6}
     if database.server_pid is not None:
         used["server_cpu_us"] = machine.cpu_seconds(database.server_pid) * 1e6

@@ -3,6 +3,8 @@
 import statistics
 from collections.abc import Sequence
 
+import machine
+from bench import Database
 from contenders import (
     AWA,
     DULY_PG,
@@ -18,6 +20,7 @@ from contenders import (
 )
 from results import Goal, Metric, Round, Sample
 from workloads.base import Workload
+from workloads.drain import SERVER_CPU
 
 WARM_UP = 50
 
@@ -31,7 +34,7 @@ class EnqueueMany(Workload):
         " Slow peers get fewer rows."
     )
     contenders = (DULY_PG, PGQUEUER, PROCRASTINATE, OBAN, AWA, DULY_SQLITE, RQ)
-    metrics = (Metric("rate", "rows/s"),)
+    metrics = (Metric("rate", "rows/s"), SERVER_CPU, Metric("wal_bytes", "WAL bytes/job"))
     goals = (
         Goal(text="PostgreSQL, against PgQueuer's bulk enqueue", metric="rate", contender="duly-pg",
              over="pgqueuer", at_least=1.3),
@@ -44,8 +47,16 @@ class EnqueueMany(Workload):
             if database.server is not None:
                 database.server.ask("CHECKPOINT")
             self.bench.wait_until_quiet()
+            before = self._used(database)
             answer = self.bench.call(contender, "bulk", database.url, count=rows)
-        return {"rate": rows / answer["seconds"]}
+            used = {name: (after - before[name]) / rows for name, after in self._used(database).items()}
+        return {"rate": rows / answer["seconds"], **used}
+
+    def _used(self, database: Database) -> Sample:
+        if database.server is None:
+            return {}
+        cpu = machine.cpu_seconds(database.server.pid)
+        return {"server_cpu_us": cpu * 1e6, "wal_bytes": database.server.wal_position()}
 
 
 class EnqueueOneBesidePeers(Workload):

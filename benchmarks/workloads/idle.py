@@ -26,6 +26,7 @@ class Idle(Workload):
     )
     contenders = (DULY_PG, *ON_POSTGRES, DBOS_BEST, DULY_SQLITE, HUEY, *ON_REDIS)
     metrics = (Metric("queries", "queries/s", 2), Metric("cpu", "CPU %", 2), Metric("memory", "MB", 1))
+    plotted = "memory"
     goals = (
         Goal(text="PostgreSQL, queries per second", metric="queries", contender="duly-pg", at_most=0.5),
         Goal(text="SQLite, CPU percent", metric="cpu", contender="duly-sqlite", at_most=1),

@@ -52,6 +52,7 @@ class Latency(Workload):
     )
     contenders = (DULY_PG, *ON_POSTGRES, DBOS_BEST, DULY_SQLITE, HUEY, *ON_REDIS)
     metrics = PERCENTILES
+    plotted = "p50"
     goals = (
         Goal(text="PostgreSQL p50, against Procrastinate", metric="p50", contender="duly-pg",
              over="procrastinate", at_most=1),
@@ -94,6 +95,7 @@ class LatencyUnderLoad(Workload):
     )
     contenders = (DULY_PG, PGQUEUER_BEST, PROCRASTINATE_BEST, DULY_SQLITE)
     metrics = (Metric("offered", "jobs/s offered"), *PERCENTILES)
+    plotted = "p99"
     goals = (
         Goal(text="PostgreSQL p99 in ms", metric="p99", contender="duly-pg", at_most=50),
         Goal(text="SQLite p99 in ms", metric="p99", contender="duly-sqlite", at_most=50),

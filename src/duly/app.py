@@ -35,8 +35,8 @@ from duly.task_limits import task_limits
 from duly.tokens import Tokens
 from duly.usage import Metering
 from duly.worker.registry import Home, Kind, Registry, TaskDefinition, is_coroutine_function
+from duly.worker.settings import MetricsSettings, WorkerSettings
 from duly.worker.slots import QueueShare
-from duly.worker.worker import MetricsSettings, WorkerSettings
 
 if TYPE_CHECKING:
     from duly.embedded import EmbeddedWorker, Ticked

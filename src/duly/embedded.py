@@ -6,7 +6,8 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from duly.worker.worker import Worker, WorkerSettings
+from duly.worker.settings import WorkerSettings
+from duly.worker.worker import Worker
 
 if TYPE_CHECKING:
     from duly.app import Duly

@@ -240,7 +240,7 @@ def test_alerts_that_are_switched_off_are_not_looked_for(jobs: Duly) -> None:
     flood(jobs)
     jobs.alerts.evaluator().step()
     with jobs.worker(["default"]) as worker:
-        assert worker._alert_service is None
+        assert worker._telling.alerts is None
     assert jobs.alerts(all=True) == []
 
 

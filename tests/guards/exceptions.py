@@ -43,7 +43,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
     "admit_note [sqlite]": {"": "drop_admitted, just before it in one transaction, takes out all that could be there"},
     "add_hour [postgres]": {"": "counts are added to those that are there"},
     "add_hour [sqlite]": {"": "counts are added to those that are there"},
-    "settle [postgres]": {"ON CONFLICT": "counts are added to those that are there"},
+    "count_held [postgres]": {"ON CONFLICT": "counts are added to those that are there"},
     "add_counts [sqlite]": {"ON CONFLICT": "counts are added to those that are there"},
     "hold_key [postgres]": {
         "": "that the holder keeps the key is a row of its own; without this the primary key refuses"

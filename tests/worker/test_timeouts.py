@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
 from duly import Backoff, Duly, JobFailed, State, current_job
-from tests.helpers import eventually
+from tests.helpers import ROOT, eventually
 
 
 @pytest.mark.parametrize("kind", ["def", "async def"])
@@ -179,3 +182,34 @@ def test_a_run_that_ignores_its_timeout_is_given_up_by_the_database_and_keeps_it
         eventually(lambda: not jobs.list(state="running"))
     assert job.refresh().state is State.SUCCEEDED
     assert len(job.runs) == 2, "what the hung run returned at last was not recorded"
+
+
+AND_THEN_A_PROFILER = """
+import contextlib, faulthandler, sys, time
+from duly import Backoff, Duly, JobFailed
+
+faulthandler.dump_traceback_later(20, exit=True)
+jobs = Duly(sys.argv[1])
+jobs.migrate()
+
+@jobs.task(timeout=0.1, retry=Backoff.none())
+def slow():
+    while True:
+        time.sleep(0.005)
+
+def called():
+    return "fine"
+
+with jobs.worker():
+    with contextlib.suppress(JobFailed):
+        slow.enqueue().wait(10)
+sys.setprofile(lambda *_: None)
+print(called())
+"""
+
+
+def test_after_a_timeout_the_process_can_still_be_profiled_or_traced(tmp_path: Path) -> None:
+    """As debuggers, coverage and monitoring do it: on Python 3.11 an exception that was taken back hangs them all."""
+    command = [sys.executable, "-c", AND_THEN_A_PROFILER, f"sqlite:///{tmp_path / 'jobs.db'}"]
+    done = subprocess.run(command, capture_output=True, text=True, env={"PYTHONPATH": str(ROOT / "src")}, timeout=60)
+    assert done.stdout == "fine\n", done.stderr

@@ -20,7 +20,8 @@ from duly.cli.text import plural
 from duly.domain.durations import human
 from duly.domain.errors import DulyError
 from duly.worker.recycle import RECYCLE, Recycle
-from duly.worker.worker import Worker, WorkerSettings
+from duly.worker.settings import WorkerSettings
+from duly.worker.worker import Worker
 
 log = logging.getLogger("duly.cli")
 

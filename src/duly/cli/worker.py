@@ -30,7 +30,7 @@ from duly.domain.errors import ConfigurationError
 from duly.worker.lifeline import end_with_parent
 from duly.worker.recycle import RECYCLE
 from duly.worker.registry import Kind
-from duly.worker.worker import MetricsSettings, WorkerSettings
+from duly.worker.settings import MetricsSettings, WorkerSettings
 
 MOST_PROCESSES = 512
 

@@ -12,7 +12,8 @@ from duly.metrics.server import MetricsServer
 from duly.store.store import Store
 
 if TYPE_CHECKING:
-    from duly.worker.worker import MetricsSettings, Worker
+    from duly.worker.settings import MetricsSettings
+    from duly.worker.worker import Worker
 
 
 class _Metrics:

@@ -40,6 +40,23 @@ _COLUMNS = (
 )
 
 
+_PLAIN: dict[str, Value] = {
+    "states": "succeeded",
+    "outcomes": "succeeded",
+    "delays": 0,
+    "uncounted": 0,
+    "crashes": 0,
+    "reasons": None,
+    "error_kinds": None,
+    "errors": None,
+    "tracebacks": None,
+    "logs": None,
+    "agains": None,
+}
+"""What the columns hold of runs that succeeded and have nothing to say but their result, as most do."""
+_OF_PLAIN = tuple(name for name in _COLUMNS if name not in _PLAIN)
+
+
 def settle(
     dialect: Dialect, batch: Sequence[Settled], *, shard: int = 0, only_expired: bool = False, own: bool = False
 ) -> Op[set[str]]:
@@ -54,9 +71,10 @@ def settle(
     params: dict[str, Value] = {"only_expired": only_expired, "shard": shard, "horizon": DEFAULT_HORIZON_US}
     if dialect is Dialect.POSTGRES:
         batch = sorted(batch, key=itemgetter(0))  # rows are locked in one order by all, so that none deadlock
-        columns = [list(column) for column in zip(*batch, strict=True)]
-        params |= dict(zip(_COLUMNS, columns[: len(_COLUMNS)], strict=True))
-        rows = yield Call("settle", params)
+        columns = dict(zip(_COLUMNS, zip(*batch, strict=True), strict=False))
+        is_usual = not only_expired and all(columns[each].count(value) == len(batch) for each, value in _PLAIN.items())
+        name, sent = ("settle_plain", _OF_PLAIN) if is_usual else ("settle", _COLUMNS)
+        rows = yield Call(name, params | {column: list(columns[column]) for column in sent})
         accepted = {str(row[0]) for row in rows}
     elif own and not only_expired:
         plain: list[Settled] = []
@@ -79,13 +97,12 @@ def worn(batch: Sequence[Settled]) -> list[Settled]:
     return [each for each in batch if each.token % RUNS_KEPT == 0 and each.state in ("scheduled", "queued")]
 
 
-_SUCCEEDED = ("succeeded", "succeeded", 0, 0, 0)
-_NOTHING = (None, None, None, None)
+_AS_PLAIN = tuple(_PLAIN.values())
 
 
 def is_plain(settled: Settled) -> bool:
     """Whether a run succeeded and has nothing to say but its result, as most do."""
-    return settled[2:7] == _SUCCEEDED and settled[9:13] == _NOTHING and settled.log is None and settled.again_at is None
+    return settled[2:7] + settled[9:13] + settled[14:16] == _AS_PLAIN
 
 
 def _settle_plain(batch: Sequence[Settled], params: dict[str, Value]) -> Op[set[str]]:

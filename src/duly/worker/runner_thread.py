@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import queue
 import threading
+import time
 from collections.abc import Callable
 from contextvars import Context
 from typing import Any
@@ -110,8 +111,27 @@ class ThreadRunner:
         """From here on no timeout may be raised in this thread; one already on its way arrives here."""
         with self._guard:
             run.phase = 2
-            if run.timed_out and run.thread_id is not None:
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(run.thread_id), None)
+            raised = run.timed_out
+        if raised:
+            _absorb()
+
+
+class _Absorbed(BaseException):
+    """Raised in a thread by itself, in place of what may still be on its way there."""
+
+
+def _absorb() -> None:
+    """Let nothing arrive in this thread that was raised there before.
+
+    It is replaced and waited for, not taken back: after that Python 3.11 looks for it for ever, at every step of every
+    thread, and under a profiler or tracer it does nothing else any more.
+    """
+    try:
+        _raise_in(threading.get_ident(), _Absorbed)
+        while True:
+            time.sleep(0)
+    except _Absorbed:
+        return
 
 
 def _raise_in(thread_id: int, error: type[BaseException]) -> None:

@@ -21,7 +21,7 @@ from duly.worker.keeper import Keeper
 from duly.worker.recycle import resident_bytes
 
 if TYPE_CHECKING:
-    from duly.worker.worker import WorkerSettings
+    from duly.worker.settings import WorkerSettings
 
 log = logging.getLogger("duly.worker")
 

@@ -7,15 +7,14 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from duly.domain.errors import DulyError, WorkerError
 from duly.domain.ids import uuid7
 from duly.domain.outcome import released
 from duly.domain.records import HOLD
 from duly.maintenance.declare import declare
-from duly.maintenance.prune import Retention, prune_some
+from duly.maintenance.prune import prune_some
 from duly.maintenance.rescue import rescue_after_boot, rescue_silent
 from duly.store.database import Hint, Waker
 from duly.store.ops_keys import Lanes
@@ -24,20 +23,21 @@ from duly.worker import identity
 from duly.worker.capture import Capture
 from duly.worker.claimer import Claimer
 from duly.worker.context import Run
-from duly.worker.executor import Concluded, Executor
+from duly.worker.executor import Executor
 from duly.worker.finisher import Finisher
 from duly.worker.hooks import RunCoroutine, run_hook, run_hook_whatever
 from duly.worker.keeper import Keeper
-from duly.worker.meter import Meter
 from duly.worker.registry import Kind, Registry, TaskDefinition
+from duly.worker.runner import Runner, make_runner
 from duly.worker.service import Service
-from duly.worker.slots import JobsEnded, Pool, QueueShare, Slots
+from duly.worker.settings import WorkerSettings
+from duly.worker.slots import JobsEnded, Pool, Slots
+from duly.worker.telling import Telling
 from duly.worker.upkeep import Upkeep
 
 if TYPE_CHECKING:
-    from duly.alerts.settings import AlertSettings
-    from duly.metrics.figures import Figures, Lateness
-    from duly.metrics.server import MetricsServer
+    from duly.metrics.figures import Figures
+    from duly.worker.meter import Meter
 
 log = logging.getLogger("duly.worker")
 
@@ -46,77 +46,8 @@ STOP_SECONDS = 2.0
 FINISH_SECONDS = 5.0
 """How long a worker that stops tries to write what ended."""
 
-ALERTS_AFTER = 1.0
-"""How long after its start a worker first looks for alerts: a short life should cost nothing."""
-
 METER_SECONDS = 1.0
 """How long those who meter have at the least to take what is left, also when the grace is over."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerSettings:
-    """How a worker behaves."""
-
-    queues: list[QueueShare] = field(default_factory=lambda: [QueueShare(name="default")])
-    thread_slots: int = 10
-    async_slots: int = 100
-    process_slots: int = 2
-    lease: float = 15.0
-    renew_every: float | None = None
-    """A third of the lease unless told otherwise."""
-    grace: float = 25.0
-    poll: float = 10.0
-    crash_limit: int = 3
-    maintenance_interval: float = 60.0
-    retention: Retention = field(default_factory=Retention)
-    max_result: int = 262_144
-    version: str = "0"
-    app_path: str | None = None
-    alerts: Callable[[], AlertSettings] | None = None
-    """How alerts are looked for; None: not by this worker."""
-    metrics: MetricsSettings | None = None
-    """Where metrics and health are served; None: nowhere."""
-    max_jobs: int | None = None
-    """Claim no more than this many, then stop: for ticks and for recycling."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetricsSettings:
-    """Where a worker serves its metrics and its health, and what they tell."""
-
-    host: str = "127.0.0.1"
-    port: int
-    ports: int = 1
-    """How many ports to try: several processes on one machine are given one number."""
-    tenants: int = 20
-    database: bool = True
-    """Whether the metrics of the whole database are served beside those of the process."""
-
-
-class Runner(Protocol):
-    """What runs handlers of one kind."""
-
-    slots: int
-
-    def start(self) -> None:
-        """Get ready."""
-        ...
-
-    def submit(self, runs: list[Run]) -> None:
-        """Queue jobs; free slots take them at once."""
-        ...
-
-    def take_back(self) -> list[Run]:
-        """Take out jobs that have not begun."""
-        ...
-
-    def interrupt(self, run: Run) -> None:
-        """Stop a handler as far as its kind allows; why is noted on the run."""
-        ...
-
-    def stop(self, timeout: float) -> None:
-        """End."""
-        ...
 
 
 class Worker:
@@ -160,7 +91,7 @@ class Worker:
             now_us=self._now_us,
             crash_limit=settings.crash_limit,
         )
-        self._runners = {kind: self._make_runner(kind, limits[kind]) for kind in self._slots.pools}
+        self._runners = {kind: self._make_runner(kind) for kind in self._slots.pools}
         lease_us = int(settings.lease * 1e6)
         self._claimer = Claimer(
             self._reserved[1],
@@ -206,10 +137,7 @@ class Worker:
         self._finisher.let_in = self._let_in
         self._finisher.ending = self._ending
         self._finisher.freed = self._freed
-        self._alert_service: Service | None = None
-        self._server: MetricsServer | None = None
-        self._lateness: Lateness | None = None
-        self._meter: Meter | None = None
+        self._telling = Telling(store, registry, settings, now_us=self._now_us, on=lambda: self._run_on_loop)
         self._drain_until = 0.0
         self._capture = Capture(self._held)
 
@@ -222,7 +150,7 @@ class Worker:
                 raise WorkerError("this worker has already been started. Make a new one")
             self._state = "starting"
         try:
-            self._serve()
+            self._telling.serve(self)  # before all else, so that there is an answer from the start
             self._get_ready()
             with self._lock:
                 self._state = "running"
@@ -230,8 +158,8 @@ class Worker:
             self._sign_off()
             raise
         logging.getLogger().addHandler(self._capture)
-        self._meter_usage()
-        self._watch_for_alerts()
+        self._telling.start()
+        self._finisher.report = self._telling.report
         for service in self._services():
             service.start()
         self._store.poke(Hint("workers"))
@@ -251,65 +179,17 @@ class Worker:
         for hook in self._registry.on_start:
             run_hook(hook, on=self._run_on_loop)
 
-    def _meter_usage(self) -> None:
-        """Tell those who meter, if there are any: without, nothing is done for them."""
-        if self._registry.on_usage:
-            self._meter = Meter(self._registry.on_usage, self._now_us, on=self._run_on_loop)
-            self._finisher.report = self._report
-            self._meter.start()
-
-    def _serve(self) -> None:
-        """Serve metrics and health, if asked to. Before all else, so that there is an answer from the start."""
-        wanted = self.settings.metrics
-        if wanted is None:
-            return
-        from duly.metrics.figures import Lateness
-        from duly.metrics.serve import serve
-
-        self._lateness = Lateness()
-        self._finisher.report = self._note_lateness
-        self._server = serve(self._store, self, wanted)
-        self._server.start()
-
-    def _watch_for_alerts(self) -> None:
-        if self.settings.alerts is None or not self.settings.alerts().enabled:
-            return
-        from duly.alerts.evaluate import Evaluator
-
-        evaluator = Evaluator(self._store, self.settings.alerts, self._registry.on_alert, on=lambda: self._run_on_loop)
-        first = iter((min(ALERTS_AFTER, self.settings.alerts().interval.total_seconds()),))
-        service = Service("alerts", lambda: next(first, 0.0) or evaluator.step(stopping=lambda: service.stopping))
-        self._alert_service = service
-
     @property
     def _run_on_loop(self) -> RunCoroutine | None:
         """How to run a coroutine of a hook on the loop of the handlers, if there is one."""
         runner = self._runners.get(Kind.ASYNC)
         return None if runner is None else runner.run_here  # type: ignore[attr-defined]
 
-    def _report(self, ended: list[Concluded]) -> None:
-        """Tell those who meter, and note how late recurring jobs were."""
-        if self._meter is not None:
-            self._meter.report(ended)
-        if self._lateness is not None:
-            self._note_lateness(ended)
-
-    def _note_lateness(self, ended: list[Concluded]) -> None:
-        assert self._lateness is not None
-        late: list[float] = []
-        now_us, now_ns = self._now_us(), time.monotonic_ns()
-        for run, ended_ns, settled in ended:
-            if run.job.hold == HOLD["recurs"] and settled.ran_us >= 0:
-                started = now_us - (now_ns - ended_ns) // 1_000 - settled.ran_us
-                late.append(max(0.0, (started - run.job.run_at) / 1e6))
-        if late:
-            self._lateness.add(late)
-
     def _learn(self, task: TaskDefinition) -> None:
         """A function was registered while this worker runs."""
         with self._lock:
             if task.kind not in self._runners:
-                runner = self._make_runner(task.kind, self._limits[task.kind])
+                runner = self._make_runner(task.kind)
                 runner.start()
                 self._runners = {**self._runners, task.kind: runner}
                 self._slots.pools = {**self._slots.pools, task.kind: Pool(self._limits[task.kind])}
@@ -326,7 +206,7 @@ class Worker:
             self._claim_service,
             self._listen_service,
             self._upkeep_service,
-            *([] if self._alert_service is None else [self._alert_service]),
+            *([] if self._telling.alerts is None else [self._telling.alerts]),
         ]
 
     def _write_down(self) -> None:
@@ -417,8 +297,8 @@ class Worker:
             time.sleep(0.005)
         self._after_service.stop()
         self._finish_service.stop()
-        if self._meter is not None:
-            self._meter.stop(0.2 if self._hurry else max(METER_SECONDS, self._drain_until - time.monotonic()))
+        if self.meter is not None:
+            self.meter.stop(0.2 if self._hurry else max(METER_SECONDS, self._drain_until - time.monotonic()))
         logging.getLogger().removeHandler(self._capture)
         for hook in self._registry.on_stop:
             run_hook_whatever(hook, on=self._run_on_loop)
@@ -439,8 +319,7 @@ class Worker:
             self._waker.dispose()
         for store in self._reserved:
             store.release()
-        if self._server is not None:
-            self._server.stop()
+        self._telling.stop()
         with self._lock:
             self._state = "stopped"
         self._stopped.set()
@@ -458,20 +337,8 @@ class Worker:
 
     # -- between the parts ------------------------------------------------------------------------------------
 
-    def _make_runner(self, kind: Kind, slots: int) -> Runner:
-        match kind:
-            case Kind.ASYNC:
-                from duly.worker.runner_async import AsyncRunner
-
-                return AsyncRunner(slots, self._executor)
-            case Kind.THREAD:
-                from duly.worker.runner_thread import ThreadRunner
-
-                return ThreadRunner(slots, self._executor)
-            case Kind.PROCESS:
-                from duly.worker.runner_process import ProcessRunner
-
-                return ProcessRunner(slots, self._executor, app_path=self.settings.app_path)
+    def _make_runner(self, kind: Kind) -> Runner:
+        return make_runner(kind, self._limits[kind], self._executor, app_path=self.settings.app_path)
 
     def _dispatch(self, kind: Kind, runs: list[Run]) -> None:
         idle = not self._held
@@ -606,13 +473,12 @@ class Worker:
     @property
     def metrics_address(self) -> tuple[str, int] | None:
         """Where it serves metrics and health, if it does."""
-        return None if self._server is None else self._server.address
+        return self._telling.address
 
     def figures(self) -> Figures:
         """What it counts about itself."""
-        from duly.metrics.figures import LATENESS, Figures
+        from duly.metrics.figures import Figures
 
-        none = [0] * (len(LATENESS) + 1)
         return Figures(
             state=self._state,
             slots={str(kind): pool.slots for kind, pool in self._slots.pools.items()},
@@ -622,13 +488,13 @@ class Worker:
             refused=self._finisher.refused,
             rescued=self._upkeep.rescued,
             calls=self._store.database.calls,
-            lateness=(none, 0.0) if self._lateness is None else self._lateness.read(),
+            lateness=self._telling.lateness(),
         )
 
     @property
     def meter(self) -> Meter | None:
         """What those who meter were told, if there are any."""
-        return self._meter
+        return self._telling.meter
 
     @property
     def idle(self) -> bool:

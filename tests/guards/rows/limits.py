@@ -73,7 +73,7 @@ LIMITS = (
         name="gate_room(): token of what has ended",
         protects=SLOTS,
         without="the run of another worker is taken off the count, and one too many starts",
-        edits=(Schema(CORE, "ON r.id = e.id AND r.token = e.token", "ON r.id = e.id"),),
+        edits=(Schema(CORE, "ON r.id = ANY (ARRAY[e.id]) AND r.token = e.token", "ON r.id = ANY (ARRAY[e.id])"),),
     ),
     *(
         Guard(

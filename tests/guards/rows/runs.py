@@ -17,6 +17,12 @@ RUNS = (
         edits=(Statement("settle [postgres]", " AND r.token = b.token"),),
     ),
     Guard(
+        name="settle_plain: token",
+        protects=STALE,
+        without="a worker that lost its lease ends the run of the one that has the job now, if it succeeded",
+        edits=(Statement("settle_plain [postgres]", " AND r.token = b.token"),),
+    ),
+    Guard(
         name="settle: token (SQLite)",
         protects=STALE,
         without="a worker that lost its lease takes the job away from the one that has it now",
@@ -142,7 +148,7 @@ RUNS = (
         name="renew: token (PostgreSQL)",
         protects="F2 F4 I4 P4",
         without="a worker that lost a job keeps the lease of the one that has it alive, and its own run going",
-        edits=(Statement("renew [postgres]", "ON u.id = b.id AND u.token = b.token", "ON u.id = b.id"),),
+        edits=(Statement("renew [postgres]", " AND u.token = b.token"),),
     ),
     Guard(
         name="renew: token (SQLite)",

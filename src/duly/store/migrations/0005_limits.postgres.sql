@@ -115,7 +115,7 @@ BEGIN
             END CASE;
             IF cardinality(ended_ids) > 0 THEN
                 live := live - (
-                    SELECT count(*) FROM unnest(ended_ids, ended_tokens) AS e(id, token) JOIN duly.running r ON r.id = e.id AND r.token = e.token
+                    SELECT count(*) FROM unnest(ended_ids, ended_tokens) AS e(id, token) JOIN duly.running r ON r.id = ANY (ARRAY[e.id]) AND r.token = e.token
                     WHERE r.leased_until >= since AND CASE gate.scope WHEN 'task' THEN r.task WHEN 'queue' THEN r.queue ELSE r.tenant END = gate.name
                       AND (NOT gate.stamped OR r.limited & CASE gate.scope WHEN 'task' THEN 1 WHEN 'queue' THEN 2 ELSE 4 END <> 0));
             END IF;

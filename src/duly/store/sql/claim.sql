@@ -146,18 +146,19 @@ WITH head AS MATERIALIZED (
 ), job AS (
     SELECT t.id, t.token + 1 AS token, t.attempt + 1 AS attempt, t.crashes, t.queue, t.tenant, t.task, t.priority,
            t.run_at, t.hold, t.rank, j.args, j.max_attempts, j.retry, j.timeout_us, j.expires_at, j.created_at, j.headers, j.limit_key
-    FROM taken t JOIN duly.jobs j ON j.id = t.id
+    FROM taken t JOIN duly.jobs j ON j.id = ANY (ARRAY[t.id])
 ), leased AS (
     INSERT INTO duly.running (id, token, queue, tenant, task, priority, run_at, attempt, crashes, hold, limited,
                               worker_id, claimed_at, leased_until, deadline_at)
     SELECT id, token, queue, tenant, task, priority, run_at, attempt, crashes, hold, :limited::smallint,
-           :worker_id::uuid, :now, :lease_now + :lease_us::bigint, :now + timeout_us + :lease_us::bigint
+           :worker_id::uuid, (SELECT :now::bigint), (SELECT :lease_now::bigint) + :lease_us::bigint,
+           timeout_us + :lease_us::bigint + (SELECT :now::bigint)
     FROM job
 
 -- part: leased_heads [postgres] What was leased.
 )
 SELECT id, token, attempt, crashes, queue, tenant, task, priority, run_at, hold, args::text, max_attempts, retry,
-       timeout_us, expires_at, created_at, headers, :now, limit_key, rank
+       timeout_us, expires_at, created_at, headers, (SELECT :now::bigint), limit_key, rank
 FROM job ORDER BY rank, id
 
 -- name: head_of_lane [sqlite] The first jobs of one lane, as a JSON array of [rank, id].

@@ -3,8 +3,8 @@ SELECT cancel_at, cancel_reason FROM duly.running WHERE id = :id::uuid AND token
 
 -- name: completed_runs [postgres] For each (id, token) pair whether it still runs, as committed, and how it ended if that is on record.
 SELECT b.id, r.id IS NOT NULL, u.outcome FROM unnest(:ids::uuid[], :tokens::bigint[]) AS b(id, token)
-LEFT JOIN duly.running r ON r.id = b.id AND r.token = b.token
-LEFT JOIN duly.runs u ON u.job_id = b.id AND u.token = b.token
+LEFT JOIN duly.running r ON r.id = ANY (ARRAY[b.id]) AND r.token = b.token
+LEFT JOIN duly.runs u ON u.job_id = ANY (ARRAY[b.id]) AND u.token = b.token
 
 -- name: completed_runs [sqlite] For each (id, token) pair whether it still runs, as committed, and how it ended if that is on record.
 SELECT json_extract(b.value, '$[0]'), r.id IS NOT NULL, u.outcome FROM json_each(:batch) b
@@ -13,7 +13,7 @@ LEFT JOIN duly.runs u ON u.job_id = json_extract(b.value, '$[0]') AND u.token = 
 
 -- name: runs_let_go [postgres] Which of these runs no open transaction is about to end.
 SELECT r.id FROM unnest(:ids::uuid[], :tokens::bigint[]) AS b(id, token)
-JOIN duly.running r ON r.id = b.id AND r.token = b.token FOR KEY SHARE OF r SKIP LOCKED
+JOIN duly.running r ON r.id = ANY (ARRAY[b.id]) AND r.token = b.token FOR KEY SHARE OF r SKIP LOCKED
 
 -- name: runs_let_go [sqlite] Which of these runs are there; the write lock is ours, so no open transaction is about to end one.
 SELECT r.id FROM json_each(:batch) b CROSS JOIN duly.running r

@@ -114,7 +114,7 @@ SELECT r.id FROM duly.recurring r WHERE r.id = ANY (:ids::uuid[]) ORDER BY r.id 
 SELECT r.id, u.token, u.attempt, u.claimed_at, u.cancel_at, r.enabled, r.tick_at, r.next_run_at, r.failures,
        s.tenant, s.task, s.key, s.rule, s.anchor_at, s.misfire, s.cap, s.overlap, s.failure, s.pause_after, :now, m.sql, COALESCE(m.hook, false)
 FROM unnest(:ids::uuid[], :tokens::bigint[]) AS b(id, token)
-JOIN duly.running u ON u.id = b.id AND u.token = b.token
+JOIN duly.running u ON u.id = ANY (ARRAY[b.id]) AND u.token = b.token
 JOIN duly.recurring r ON r.id = b.id JOIN duly.schedules s ON s.id = b.id LEFT JOIN duly.mirrors m ON m.task = s.task
 
 -- name: ending [sqlite] The runs that end, still held by their tokens, and how their recurring jobs stand.

@@ -3,17 +3,19 @@ WITH due AS MATERIALIZED (
     SELECT ctid AS at FROM duly.scheduled WHERE run_at <= :now AND hold <> 5 ORDER BY run_at, id LIMIT :n::integer FOR UPDATE SKIP LOCKED
 ), taken AS (
     DELETE FROM duly.scheduled WHERE ctid = ANY (ARRAY(SELECT at FROM due)) RETURNING *
+), keyed AS (
+    SELECT t.*, (SELECT j.limit_key FROM duly.jobs j WHERE j.id = t.id) AS limit_key FROM taken t
 ), lane AS (
     INSERT INTO duly.waiting (queue, suspect, tenant, task, rank, id, run_at, priority, token, attempt, crashes, hold)
     SELECT t.queue, CASE WHEN t.crashes > 1 THEN 1 ELSE 0 END, t.tenant, t.task,
            t.run_at - t.priority::bigint * (COALESCE((SELECT horizon_us FROM duly.queues q WHERE q.name = t.queue), :horizon::bigint) / 100),
            t.id, t.run_at, t.priority, t.token, t.attempt, t.crashes, t.hold
-    FROM taken t WHERE NOT EXISTS (SELECT 1 FROM duly.jobs j WHERE j.id = t.id AND j.limit_key IS NOT NULL) RETURNING queue, tenant, task, rank
+    FROM keyed t WHERE t.limit_key IS NULL RETURNING queue, tenant, task, rank
 ), aside AS (
     INSERT INTO duly.parked (id, queue, tenant, task, run_at, priority, token, attempt, crashes, hold, parked_at, reason, mark, rank)
-    SELECT t.id, t.queue, t.tenant, t.task, t.run_at, t.priority, t.token, t.attempt, t.crashes, t.hold, :now, 'arrived', j.limit_key,
+    SELECT t.id, t.queue, t.tenant, t.task, t.run_at, t.priority, t.token, t.attempt, t.crashes, t.hold, :now, 'arrived', t.limit_key,
            t.run_at - t.priority::bigint * (COALESCE((SELECT horizon_us FROM duly.queues q WHERE q.name = t.queue), :horizon::bigint) / 100)
-    FROM taken t JOIN duly.jobs j ON j.id = t.id WHERE j.limit_key IS NOT NULL
+    FROM keyed t WHERE t.limit_key IS NOT NULL
 )
 SELECT queue, tenant, task, min(rank), count(*) FROM lane GROUP BY queue, tenant, task
 

@@ -6,12 +6,13 @@ WITH batch AS (
         AS b(id, token, state, outcome, delay_us, uncounted, crashes, ran_us, age_us, reason, error_kind, error, traceback, result, log, again_at)
 ), held AS (
     DELETE FROM duly.running r USING batch b
-    WHERE r.id = b.id AND r.token = b.token AND (NOT :only_expired::boolean OR r.leased_until <= :lease_now OR r.deadline_at <= :now)
+    WHERE r.id = ANY (ARRAY[b.id]) AND r.token = b.token AND (NOT :only_expired::boolean OR r.leased_until <= :lease_now OR r.deadline_at <= :now)
     RETURNING r.id, r.token, r.queue, r.tenant, r.task, r.priority, r.run_at, r.attempt, r.hold, r.worker_id, r.claimed_at, b.outcome,
               CASE WHEN r.cancel_at IS NOT NULL AND r.hold < 4 AND b.state IN ('scheduled', 'queued') THEN 'cancelled' ELSE b.state END AS state,
               CASE WHEN r.cancel_at IS NOT NULL AND r.hold < 4 AND b.state IN ('scheduled', 'queued') THEN r.cancel_reason ELSE b.reason END AS reason,
               b.again_at, b.delay_us, b.uncounted, b.crashes, b.ran_us, b.error_kind, b.error, b.traceback, b.result, b.log,
-              :now - b.age_us AS finished_at, CASE WHEN b.ran_us < 0 THEN r.claimed_at ELSE :now - b.age_us - b.ran_us END AS started_at
+              (SELECT :now::bigint) - b.age_us AS finished_at,
+              CASE WHEN b.ran_us < 0 THEN r.claimed_at ELSE (SELECT :now::bigint) - b.age_us - b.ran_us END AS started_at
 ), ended AS (
     INSERT INTO duly.ended (id, state, finished_at, token, attempt, crashes, hold, reason)
     SELECT id, state, finished_at, token, attempt - uncounted, NULLIF(crashes, 0), NULLIF(hold, 0), reason FROM held WHERE state IN ('succeeded', 'failed', 'cancelled')
@@ -30,6 +31,30 @@ WITH batch AS (
     SELECT id, token, attempt, outcome, started_at, finished_at, worker_id, error_kind, error, traceback, result, log
     FROM held WHERE outcome <> 'released' OR ran_us >= 0
 ), counted AS (
+@count_held
+)
+SELECT id FROM held
+
+-- name: settle_plain [postgres] The same for runs that succeeded and say no more than their result, as most do: five arrays instead of sixteen.
+WITH held AS (
+    DELETE FROM duly.running r USING unnest(:ids::uuid[], :tokens::bigint[], :ran::bigint[], :ages::bigint[], :results::text[])
+        AS b(id, token, ran_us, age_us, result)
+    WHERE r.id = ANY (ARRAY[b.id]) AND r.token = b.token
+    RETURNING r.id, r.token, r.queue, r.tenant, r.task, r.run_at, r.attempt, r.hold, r.worker_id, b.ran_us, b.result,
+              'succeeded' AS state, 'succeeded' AS outcome, (SELECT :now::bigint) - b.age_us AS finished_at,
+              CASE WHEN b.ran_us < 0 THEN r.claimed_at ELSE (SELECT :now::bigint) - b.age_us - b.ran_us END AS started_at
+), ended AS (
+    INSERT INTO duly.ended (id, state, finished_at, token, attempt, hold)
+    SELECT id, state, finished_at, token, attempt, NULLIF(hold, 0) FROM held
+), history AS (
+    INSERT INTO duly.runs (job_id, token, attempt, outcome, started_at, finished_at, worker_id, result)
+    SELECT id, token, attempt, outcome, started_at, finished_at, worker_id, result FROM held
+), counted AS (
+@count_held
+)
+SELECT id FROM held
+
+-- part: count_held [postgres] Count the runs in `held`, by minute, tenant, queue and task.
     INSERT INTO duly.rollups AS t (period_us, period_at, tenant, queue, task, shard, runs, succeeded, failed, retried, cancelled, crashed, recovered, ran_us, waited_us, wait_5ms, wait_20ms, wait_100ms, wait_500ms, wait_1s, wait_5s, wait_15s, wait_1m, wait_5m, wait_30m, wait_2h, wait_more)
     SELECT 60000000, finished_at - finished_at % 60000000, tenant, queue, task, :shard::integer,
            count(*),
@@ -61,8 +86,6 @@ WITH batch AS (
         wait_500ms = t.wait_500ms + excluded.wait_500ms, wait_1s = t.wait_1s + excluded.wait_1s, wait_5s = t.wait_5s + excluded.wait_5s, wait_15s = t.wait_15s + excluded.wait_15s,
         wait_1m = t.wait_1m + excluded.wait_1m, wait_5m = t.wait_5m + excluded.wait_5m, wait_30m = t.wait_30m + excluded.wait_30m, wait_2h = t.wait_2h + excluded.wait_2h,
         wait_more = t.wait_more + excluded.wait_more
-)
-SELECT id FROM held
 
 -- name: settle_held [sqlite] Which of the runs to settle are still held by their token; and which of those were asked to stop, and why.
 SELECT json_group_array(r.id), json_group_array(json_array(r.id, r.cancel_reason)) FILTER (WHERE r.cancel_at IS NOT NULL AND r.hold < 4) FROM json_each(:batch) b CROSS JOIN duly.running r
@@ -202,7 +225,7 @@ WHERE id = :id AND token = :token AND (NOT :only_expired OR leased_until <= :lea
 
 -- name: held_pairs [postgres] Which of these (id, token) pairs are held, how each holds its unique key, and its crashes.
 SELECT r.id, r.token, r.hold, r.crashes FROM unnest(:ids::uuid[], :tokens::bigint[]) AS b(id, token)
-JOIN duly.running r ON r.id = b.id AND r.token = b.token ORDER BY r.id
+JOIN duly.running r ON r.id = ANY (ARRAY[b.id]) AND r.token = b.token ORDER BY r.id
 
 -- name: held_pairs [sqlite] Which of these (id, token) pairs are held, how each holds its unique key, and its crashes.
 SELECT r.id, r.token, r.hold, r.crashes FROM json_each(:batch) b CROSS JOIN duly.running r
@@ -211,13 +234,13 @@ ON r.id = json_extract(b.value, '$[0]') AND r.token = json_extract(b.value, '$[1
 -- name: renew [postgres] Extend leases; says which (id, token) pairs were. A lapsed lease on a limited task does not hold: its slot may be taken. Waits for nobody: a handler may hold its own row until it commits.
 UPDATE duly.running r SET leased_until = CASE WHEN r.limited = 0 THEN :lease_now + :lease_us::bigint ELSE GREATEST(r.leased_until, :lease_now + :lease_us::bigint) END
 FROM (SELECT u.id, u.token FROM unnest(:ids::uuid[], :tokens::bigint[]) AS b(id, token)
-      JOIN duly.running u ON u.id = b.id AND u.token = b.token FOR NO KEY UPDATE OF u SKIP LOCKED) AS free
-WHERE r.id = free.id AND r.token = free.token AND (r.limited = 0 OR r.leased_until > :lease_now)
+      JOIN duly.running u ON u.id = ANY (ARRAY[b.id]) AND u.token = b.token FOR NO KEY UPDATE OF u SKIP LOCKED) AS free
+WHERE r.id = ANY (ARRAY[free.id]) AND r.token = free.token AND (r.limited = 0 OR r.leased_until > :lease_now)
 RETURNING r.id, r.cancel_at
 
 -- name: still_held [postgres] Which (id, token) pairs hold, whoever has them locked.
 SELECT r.id FROM unnest(:ids::uuid[], :tokens::bigint[]) AS b(id, token)
-JOIN duly.running r ON r.id = b.id AND r.token = b.token AND (r.limited = 0 OR r.leased_until > :lease_now)
+JOIN duly.running r ON r.id = ANY (ARRAY[b.id]) AND r.token = b.token AND (r.limited = 0 OR r.leased_until > :lease_now)
 
 -- name: renew [sqlite] Extend leases; says which (id, token) pairs still hold. A lapsed lease on a limited task does not: its slot may be taken.
 UPDATE duly.running SET leased_until = :lease_now + :lease_us
