@@ -64,8 +64,12 @@ chaos: $(VENV)/.dev  ## kill, pause, cut off, restart and starve real processes 
 requirements: $(VENV)/.dev  ## every requirement with the tests that prove it
 	@$(BIN)/python tools/requirements.py
 
-bench: $(VENV)/.dev  ## the benchmarks
-	@$(BIN)/python benchmarks/run.py
+bench: $(VENV)/.dev  ## measure duly beside its peers, two hours, and write the pages (BENCH="--only latency" narrows it)
+	@if [ -n "$(BENCH)" ]; then $(BIN)/python benchmarks/run.py $(BENCH); else \
+		$(BIN)/python benchmarks/run.py --json docs/benchmarks.json --markdown docs/benchmarks.md --plots docs/plots && \
+		$(BIN)/python benchmarks/recurring.py --markdown docs/benchmarks-recurring.md && \
+		$(BIN)/python benchmarks/limits.py --markdown docs/benchmarks-limits.md && \
+		$(BIN)/python benchmarks/profiles.py --markdown docs/profiles.md; fi
 
 clean:  ## remove the virtual environment, caches and builds
 	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

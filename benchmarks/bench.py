@@ -54,6 +54,7 @@ class Sizes:
     waiting_rows: int = 10_000_000
     head_jobs: int = 10_000
     history_rows: int = 10_000_000
+    prune_rows: int = 200_000
     crowd_jobs: int = 50_000
     mixed_jobs: int = 50_000
     burst_jobs: int = 100_000

@@ -9,7 +9,7 @@ from workloads.idle import Idle, ImportTime
 from workloads.latency import Latency, LatencyUnderLoad
 from workloads.mixed import Mixed
 from workloads.processes import DrainFour, DrainTwo
-from workloads.rows import History, Waiting
+from workloads.rows import History, Prune, Waiting
 from workloads.scaling import Crowd, Slots
 from workloads.snapshot import HeldSnapshot
 from workloads.urgent import Urgent
@@ -34,6 +34,7 @@ WORKLOADS: tuple[type[Workload], ...] = (
     Backlog,
     Waiting,
     History,
+    Prune,
     Crowd,
     Slots,
     HeldSnapshot,

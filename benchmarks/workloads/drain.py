@@ -90,6 +90,14 @@ def _counted(database: Database) -> Sample:
     return counted
 
 
+def spent(database: Database) -> Sample:
+    """What the server has done so far."""
+    if database.server is None:
+        return {}
+    cpu = machine.cpu_seconds(database.server.pid)
+    return {"server_cpu_us": cpu * 1e6, "wal_bytes": database.server.wal_position()}
+
+
 class Drain(Workload):
     """Queue no-op jobs, then let one worker process have them."""
 

@@ -3,8 +3,6 @@
 import statistics
 from collections.abc import Sequence
 
-import machine
-from bench import Database
 from contenders import (
     AWA,
     DULY_PG,
@@ -20,7 +18,7 @@ from contenders import (
 )
 from results import Goal, Metric, Round, Sample
 from workloads.base import Workload
-from workloads.drain import SERVER_CPU
+from workloads.drain import SERVER_CPU, spent
 
 WARM_UP = 50
 
@@ -47,16 +45,10 @@ class EnqueueMany(Workload):
             if database.server is not None:
                 database.server.ask("CHECKPOINT")
             self.bench.wait_until_quiet()
-            before = self._used(database)
+            before = spent(database)
             answer = self.bench.call(contender, "bulk", database.url, count=rows)
-            used = {name: (after - before[name]) / rows for name, after in self._used(database).items()}
+            used = {name: (after - before[name]) / rows for name, after in spent(database).items()}
         return {"rate": rows / answer["seconds"], **used}
-
-    def _used(self, database: Database) -> Sample:
-        if database.server is None:
-            return {}
-        cpu = machine.cpu_seconds(database.server.pid)
-        return {"server_cpu_us": cpu * 1e6, "wal_bytes": database.server.wal_position()}
 
 
 class EnqueueOneBesidePeers(Workload):

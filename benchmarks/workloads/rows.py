@@ -11,7 +11,7 @@ from contenders import DULY_PG, DULY_SQLITE, Contender
 from results import Goal, Metric, Sample
 from workloads.backlog import Backlog
 from workloads.base import Workload
-from workloads.drain import LOOK_FOR_REPEATS, RATE, SERVER_CPU, WORKER_CPU
+from workloads.drain import LOOK_FOR_REPEATS, RATE, SERVER_CPU, WORKER_CPU, spent
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
 PART = 1_000_000
@@ -145,3 +145,24 @@ class History(Backlog):
     @property
     def _jobs(self) -> int:
         return self.bench.sizes.drain_jobs
+
+
+class Prune(Workload):
+    name = "prune"
+    title = "Forgetting jobs that have ended"
+    method = (
+        "Jobs that succeeded, with their runs, are in the tables (made by SQL); one process forgets them all,"
+        " in the batches of a worker's upkeep."
+    )
+    contenders = (DULY_PG, DULY_SQLITE)
+    metrics = (RATE, SERVER_CPU, Metric("wal_bytes", "WAL bytes/job"))
+
+    def measure(self, contender: Contender) -> Sample:
+        with self.bench.database(contender) as database:
+            make_rows(self.bench, database, "ended", self.bench.sizes.prune_rows)
+            database.bring_to_rest()
+            self.bench.wait_until_quiet()
+            before = spent(database)
+            answer = self.bench.call_module("duly", ["drivers.duly_prune", database.url])
+            used = {name: (after - before[name]) / answer["gone"] for name, after in spent(database).items()}
+        return {"rate": answer["gone"] / answer["seconds"], **used}

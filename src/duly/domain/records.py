@@ -91,6 +91,10 @@ class Settled(NamedTuple):
     block_us: int = 0
     """For how long the handler asked that nothing of its key, or of its task, starts; not stored with the run."""
 
+    def aged(self, age_us: int) -> Settled:
+        """The same, so long after it ended. For every run, so it must be quick: `_replace` takes twice as long."""
+        return Settled._make((*self[:8], age_us, *self[9:]))
+
 
 class Lapsed(NamedTuple):
     """A run whose worker is gone or whose lease has passed."""

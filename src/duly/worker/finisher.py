@@ -164,7 +164,7 @@ class Finisher:
         if recorded:
             self._take_recorded(recorded)
             self._batch = [*plain, *special, *recurring]
-        aged = [each[2]._replace(age_us=(now - each[1]) // 1_000) for each in plain if not each[0].lost]
+        aged = [each[2].aged((now - each[1]) // 1_000) for each in plain if not each[0].lost]
         repeated, self._repeated = self._repeated, True
         keyed = [each for each in plain if each[0].job.limit_key is not None and not each[0].lost]
         self._done(plain, self._settle_plain(aged, freed_by(keyed), repeated=repeated) if aged else set())
@@ -174,7 +174,7 @@ class Finisher:
         self._batch = special
         for concluded in special:
             run, ended_ns, settled = concluded
-            settled = settled._replace(age_us=(now - ended_ns) // 1_000)
+            settled = settled.aged((now - ended_ns) // 1_000)
             accepted = self._settle_special(run, settled, repeated=repeated)
             self._done([concluded], {settled.id} if accepted else set())
             self._batch = self._batch[1:]
@@ -422,7 +422,7 @@ def _with_age(postponed: _Postponed, now: int) -> Settled:
     run, ended_ns, settled = postponed.concluded
     if settled.state == "parked":
         return settled._replace(reason=run.definition.signature.fingerprint)
-    settled = settled._replace(age_us=(now - ended_ns) // 1_000)
+    settled = settled.aged((now - ended_ns) // 1_000)
     if postponed.tries >= MIRROR_TRIES:
         job = postponed.concluded[0].job
         delay = Backoff.from_data(job.retry, job.max_attempts).delay(job.attempt, random.random)
