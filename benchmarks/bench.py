@@ -58,7 +58,7 @@ class Sizes:
     crowd_jobs: int = 50_000
     mixed_jobs: int = 50_000
     burst_jobs: int = 100_000
-    burst_every: int = 60
+    burst_every: int = 67
 
     def scaled(self, factor: float) -> "Sizes":
         return Sizes(**{size.name: max(2, round(getattr(self, size.name) * factor)) for size in fields(self)})
@@ -92,6 +92,12 @@ class Database:
         if self.redis is not None:
             return self.redis.commands()
         return self.server.statements(self.name) if self.server is not None else None
+
+    def size(self) -> int:
+        """Bytes on the disk; not for Redis."""
+        if self.server is not None:
+            return int(self.server.ask(f"SELECT pg_database_size('{self.name}')"))
+        return Path(self.url.removeprefix("sqlite:///")).stat().st_size
 
     def bring_to_rest(self) -> None:
         if self.server is not None:

@@ -152,17 +152,25 @@ class Prune(Workload):
     title = "Forgetting jobs that have ended"
     method = (
         "Jobs that succeeded, with their runs, are in the tables (made by SQL); one process forgets them all,"
-        " in the batches of a worker's upkeep."
+        " in the batches of a worker's upkeep. Kept: what the database had grown by, indexes included."
     )
     contenders = (DULY_PG, DULY_SQLITE)
-    metrics = (RATE, SERVER_CPU, Metric("wal_bytes", "WAL bytes/job"))
+    metrics = (
+        RATE,
+        SERVER_CPU,
+        Metric("wal_bytes", "WAL bytes/job"),
+        Metric("kept_bytes", "bytes kept/job"),
+    )
 
     def measure(self, contender: Contender) -> Sample:
+        rows = self.bench.sizes.prune_rows
         with self.bench.database(contender) as database:
-            make_rows(self.bench, database, "ended", self.bench.sizes.prune_rows)
+            empty = database.size()
+            make_rows(self.bench, database, "ended", rows)
+            kept = (database.size() - empty) / rows
             database.bring_to_rest()
             self.bench.wait_until_quiet()
             before = spent(database)
             answer = self.bench.call_module("duly", ["drivers.duly_prune", database.url])
             used = {name: (after - before[name]) / answer["gone"] for name, after in spent(database).items()}
-        return {"rate": answer["gone"] / answer["seconds"], **used}
+        return {"rate": answer["gone"] / answer["seconds"], "kept_bytes": kept, **used}

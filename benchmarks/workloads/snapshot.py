@@ -28,7 +28,7 @@ class HeldSnapshot(Workload):
     method = (
         "A REPEATABLE READ transaction of another session is open from before the first job to the end. Ten"
         " bursts of 100,000 jobs, each enqueued and drained by one worker process that stays: jobs / (first"
-        " handler start to last handler start). duly's bursts under the snapshot begin a minute apart, so"
+        " handler start to last handler start). duly's bursts under the snapshot begin 67 s apart, so"
         " that it is held for ten minutes; the others' follow each other. A peer's burst that is not drained"
         " within 20 s is cut off there, and what is left is added to the next; Procrastinate's bursts are a"
         " tenth of that size. One round."

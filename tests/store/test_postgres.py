@@ -27,7 +27,7 @@ from duly.domain.ids import is_job_id, uuid7, uuid7_many
 from duly.domain.records import Lane, NewJob, ProcessIdentity, Settled
 from duly.domain.states import State
 from duly.store import ops_claim, ops_enqueue, ops_jobs, ops_settle, ops_upkeep
-from duly.store.call import Call, Dialect, Op, Rows
+from duly.store.call import Call, Dialect, Op, Rows, rows_of
 from duly.store.database import Hint
 from duly.store.opening import open_database
 from duly.store.postgres import PLANNER, PostgresDatabase
@@ -725,6 +725,7 @@ INSERT INTO duly.unique_keys (tenant, key, job_id, scope)
 SELECT '', 'k' || created_at, id, 2 FROM duly.jobs WHERE created_at <= 20000;
 """
 IDS = [f"00000000-0000-7000-8000-{n:012x}" for n in range(160_001, 160_101)]
+PAIRS = [(job_id, 1) for job_id in IDS]
 
 
 @pytest.fixture(scope="module")
@@ -761,6 +762,14 @@ OPERATIONS: dict[str, tuple[Callable[[], Op[Any]], str]] = {
     "claim with a limit": (lambda: claim_op(limited=True), ""),
     "settle": (lambda: ops_settle.settle(Dialect.POSTGRES, settled_batch("failed")), "running_pkey"),
     "settle what succeeded": (lambda: ops_settle.settle(Dialect.POSTGRES, settled_batch()), "running_pkey"),
+    **{
+        name: (
+            lambda name=name: rows_of(Call(name, ops_settle.params_of_pairs(Dialect.POSTGRES, PAIRS))),
+            "running_pkey",
+        )
+        for name in ("still_held", "held_pairs", "completed_runs", "runs_let_go", "ending")
+    },
+    "admit": (lambda: rows_of(Call("admit", {"keys": ["send/k"], "most": 10, "horizon": 1})), ""),
     "renew": (lambda: ops_settle.renew(Dialect.POSTGRES, [(job_id, 1) for job_id in IDS], 1), "running_pkey"),
     "promote": (lambda: ops_upkeep.promote(Dialect.POSTGRES, 1_000), "scheduled_by_time"),
     "next due": (ops_upkeep.next_due, "scheduled_by_time"),

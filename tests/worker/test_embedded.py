@@ -152,7 +152,7 @@ def test_two_workers_of_one_object_share_the_work(lite: Duly) -> None:
 
 
 def test_starting_and_stopping_many_times_leaks_nothing(jobs: Duly) -> None:
-    """Counted when `jobs` is closed: until then SQLite keeps files for its next connections, as many as it had at once."""
+    """Counted when `jobs` is closed: until then SQLite keeps files open for connections to come."""
 
     @jobs.task
     def plain() -> int:

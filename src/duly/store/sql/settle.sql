@@ -1,3 +1,6 @@
+-- In PostgreSQL's statements `id = ANY (ARRAY[b.id])` says `id = b.id`, and that each is to be looked up by its key: not to be merged
+-- with all there is, however empty the table seemed when VACUUM came by (docs/decisions/0028-plain-runs.md).
+
 -- name: settle [postgres] End runs: each leaves running, if its token still holds, for ended, scheduled or waiting. One asked to stop does not go back.
 WITH batch AS (
     SELECT * FROM unnest(:ids::uuid[], :tokens::bigint[], :states::text[], :outcomes::text[], :delays::bigint[], :uncounted::integer[],
