@@ -1,6 +1,5 @@
 """A workload as a picture: a bar per contender, and the range of its rounds, on light and dark pages."""
 
-import math
 from html import escape
 
 from results import Metric, Outcome, Spread
@@ -28,21 +27,20 @@ def plot(outcome: Outcome) -> str | None:
 
 
 def _bars(outcome: Outcome, metric: Metric, spreads: dict[str, Spread]) -> str:
-    scale = _Scale([spread.high for spread in spreads.values()])
+    per_unit = (WIDTH - LEFT - RIGHT) / (max(spread.high for spread in spreads.values()) or 1.0)
     rows = []
     for place, (name, spread) in enumerate(spreads.items()):
         middle = TOP + place * LINE + LINE / 2
-        end = scale.x(spread.median)
-        label = max(end, scale.x(spread.high)) + 8
+        low, end, high = (LEFT + value * per_unit for value in (spread.low, spread.median, spread.high))
         rows += [
             f'<text x="{LEFT - 8}" y="{middle + 4:.0f}" text-anchor="end">{escape(name)}</text>',
             f'<rect class="{_kind(outcome, name)}" x="{LEFT}" y="{middle - 8:.0f}"'
             f' width="{max(1, end - LEFT):.0f}" height="16"/>',
-            f'<path class="range" d="M{scale.x(spread.low):.0f} {middle:.0f}H{scale.x(spread.high):.0f}"/>',
-            f'<text x="{label:.0f}" y="{middle + 4:.0f}">{spread.median:,.{metric.decimals}f}</text>',
+            f'<path class="range" d="M{low:.0f} {middle:.0f}H{high:.0f}"/>',
+            f'<text x="{high + 8:.0f}" y="{middle + 4:.0f}">{spread.median:,.{metric.decimals}f}</text>',
         ]
     height = TOP + len(spreads) * LINE + 12
-    unit = f"{metric.heading}, median and range{scale.told}"
+    unit = f"{metric.heading}, median and range"
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" role="img" viewBox="0 0 {WIDTH} {height}"'
@@ -55,25 +53,6 @@ def _bars(outcome: Outcome, metric: Metric, spreads: dict[str, Spread]) -> str:
             "</svg>\n",
         ]
     )
-
-
-class _Scale:
-    """From values to places: in proportion, or by powers of ten where some bars would not be seen."""
-
-    def __init__(self, values: list[float]) -> None:
-        self._most = max(values)
-        least = min(value for value in values if value > 0) if any(value > 0 for value in values) else 1.0
-        self._by_tens = self._most / least > 100
-        self._least = 10.0 ** math.floor(math.log10(least)) / 2
-        self.told = "; by powers of ten" if self._by_tens else ""
-
-    def x(self, value: float) -> float:
-        if self._most <= 0 or value <= 0:
-            return LEFT
-        part = value / self._most
-        if self._by_tens:
-            part = math.log10(value / self._least) / math.log10(self._most / self._least)
-        return LEFT + max(0.0, part) * (WIDTH - LEFT - RIGHT)
 
 
 def _kind(outcome: Outcome, name: str) -> str:

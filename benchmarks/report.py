@@ -12,13 +12,13 @@ from redis_server import SETTINGS as REDIS_SETTINGS
 from results import Goal, Metric, Outcome, Spread
 
 METHOD = """\
-Each cell: median (lowest to highest) of {rounds} rounds. Contenders take turns within a round and who goes
-first changes; a ratio is formed within a round, then the median over the rounds is taken. Client, workers and
-server share the machine, over 127.0.0.1. A job's body is one 16-byte append to a log in memory, from which
-runs, repeated and missing ones are counted. Every run has a fresh database copied from the library's own
-schema (SQLite: a new file; Redis: a new server), unless its method says otherwise. Before a run the harness
-waits up to 5 s for a quiet machine (less than {quiet} cores busy); {noisy} of {runs} runs started on a
-busier one."""
+Each cell: median (lowest to highest) of {rounds} rounds, without the range where there was one. Contenders
+take turns within a round and who goes first changes; a ratio is formed within a round, then the median over
+the rounds is taken. Client, workers and server share the machine, over 127.0.0.1. A job's body is one 16-byte
+append to a log in memory, from which runs, repeated and missing ones are counted. Every run has a fresh
+database copied from the library's own schema (SQLite: a new file; Redis: a new server), unless its method
+says otherwise. Before a run the harness waits up to 5 s for a quiet machine (less than {quiet} cores busy);
+{noisy} of {runs} runs started on a busier one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +66,7 @@ def together(settings: Sequence[Setting]) -> Setting:
     return replace(
         last,
         commands=[command for setting in settings for command in setting.commands],
+        rounds=max(setting.rounds for setting in settings),
         date=" to ".join(sorted({setting.date for setting in settings})),
         postgres=next((setting.postgres for setting in settings if setting.postgres), None),
         redis=next((setting.redis for setting in settings if setting.redis), None),

@@ -115,7 +115,7 @@ SELECT r.id, u.token, u.attempt, u.claimed_at, u.cancel_at, r.enabled, r.tick_at
        s.tenant, s.task, s.key, s.rule, s.anchor_at, s.misfire, s.cap, s.overlap, s.failure, s.pause_after, :now, m.sql, COALESCE(m.hook, false)
 FROM unnest(:ids::uuid[], :tokens::bigint[]) AS b(id, token)
 JOIN duly.running u ON u.id = ANY (ARRAY[b.id]) AND u.token = b.token
-JOIN duly.recurring r ON r.id = b.id JOIN duly.schedules s ON s.id = b.id LEFT JOIN duly.mirrors m ON m.task = s.task
+JOIN duly.recurring r ON r.id = ANY (ARRAY[b.id]) JOIN duly.schedules s ON s.id = ANY (ARRAY[b.id]) LEFT JOIN duly.mirrors m ON m.task = s.task
 
 -- name: ending [sqlite] The runs that end, still held by their tokens, and how their recurring jobs stand.
 SELECT r.id, u.token, u.attempt, u.claimed_at, u.cancel_at, r.enabled, r.tick_at, r.next_run_at, r.failures,

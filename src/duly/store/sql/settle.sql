@@ -228,7 +228,7 @@ WHERE id = :id AND token = :token AND (NOT :only_expired OR leased_until <= :lea
 
 -- name: held_pairs [postgres] Which of these (id, token) pairs are held, how each holds its unique key, and its crashes.
 SELECT r.id, r.token, r.hold, r.crashes FROM unnest(:ids::uuid[], :tokens::bigint[]) AS b(id, token)
-JOIN duly.running r ON r.id = ANY (ARRAY[b.id]) AND r.token = b.token ORDER BY r.id
+JOIN duly.running r ON r.id = ANY (ARRAY[b.id]) AND r.token = b.token ORDER BY b.id
 
 -- name: held_pairs [sqlite] Which of these (id, token) pairs are held, how each holds its unique key, and its crashes.
 SELECT r.id, r.token, r.hold, r.crashes FROM json_each(:batch) b CROSS JOIN duly.running r
