@@ -27,6 +27,10 @@ from workloads.drain import fill
 RATE = 400
 """Samples a second."""
 TOP = 22
+DRAIN = 3
+"""So many times the jobs for a drain: the profiler needs a moment to begin."""
+WAITS = {"wait", "select", "sigwait", "readable", "pause", "sleep"}
+"""Functions in which a thread only waits, though the profiler may take it for busy."""
 LEAF = re.compile(r"^(?P<function>.+) \((?P<file>[^:()]+)(?::\d+)?\)$")
 
 
@@ -45,8 +49,9 @@ class Samples:
         self._stacks: list[tuple[list[str], int]] = []
         for line in raw.splitlines():
             stack, _, count = line.rpartition(" ")
-            if stack:
-                self._stacks.append((stack.split(";"), int(count)))
+            frames = stack.split(";")
+            if len(frames) > 1 and frames[-1].partition(" (")[0].rpartition(".")[2] not in WAITS:
+                self._stacks.append((frames, int(count)))
         self.total = sum(count for _, count in self._stacks) or 1
 
     def threads(self) -> list[Share]:
@@ -210,7 +215,7 @@ def main() -> int:
         parts = [PAGE]
         for title, contender in (("PostgreSQL", DULY_PG), ("SQLite", DULY_SQLITE)):
             print(f"drain, {title} ...", file=sys.stderr, flush=True)
-            parts += [f"## The drain, {title}", profile_drain(bench, contender, options.jobs)]
+            parts += [f"## The drain, {title}", profile_drain(bench, contender, DRAIN * options.jobs)]
         for title, contender in (("PostgreSQL", DULY_PG), ("SQLite", DULY_SQLITE)):
             print(f"enqueue, {title} ...", file=sys.stderr, flush=True)
             parts += [f"## The enqueue, {title}", profile_enqueue(bench, contender, options.jobs)]
@@ -228,7 +233,7 @@ PAGE = """# Profiles
 
 Written by `python benchmarks/profiles.py --markdown docs/profiles.md`. The worker is sampled by py-spy while
 it drains no-op `async def` jobs (sampling slows it down); a function's share is what it does itself, the C
-code it calls included. Statements are those of one whole drain."""
+code it calls included; threads that only wait are left out. Statements are those of one whole drain."""
 
 
 if __name__ == "__main__":

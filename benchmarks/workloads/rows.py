@@ -86,8 +86,10 @@ def take_first(bench: Bench, contender: Contender, database: Database, jobs: int
     """Start a worker, and stop it when it has run so many jobs. It may have run more by then."""
     before = used(database)
     with bench.worker(contender, database) as worker:
+        worker.wait_for_runs(1)
+        began = worker.cpu_seconds()
         worker.wait_for_runs(jobs)
-        cpu = worker.cpu_seconds()
+        cpu = worker.cpu_seconds() - began
         time.sleep(LOOK_FOR_REPEATS)
         worker.stop()
         runs = worker.runs()
