@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from cronsim import CronSim
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from duly.domain.clock import from_us, to_us
@@ -160,8 +160,14 @@ EXPRESSIONS = st.tuples(
 
 @settings(deadline=None)  # a busy machine is no failure
 @given(EXPRESSIONS)
+@example("* * */14 * fri#2")  # the second Friday is never the 1st, 15th or 29th
 def test_whatever_is_well_formed_is_read_and_can_be_told(expression: str) -> None:
-    schedule = Schedule.make(expression)
+    """Or refused, if no day is ever both what it asks of the day of the month and of the weekday."""
+    schedule = _read(expression)
+    if isinstance(schedule, InvalidSchedule):
+        assert "there is no such date" in str(schedule)
+        assert next(CronSim(expression, from_us(NOON)), None) is None
+        return
     assert schedule.rules == (expression,)
     assert schedule.describe()
     tick = schedule.next_after(NOON, anchor_us=0)
