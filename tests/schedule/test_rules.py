@@ -166,7 +166,7 @@ def test_whatever_is_well_formed_is_read_and_can_be_told(expression: str) -> Non
     schedule = _read(expression)
     if isinstance(schedule, InvalidSchedule):
         assert "there is no such date" in str(schedule)
-        assert next(CronSim(expression, from_us(NOON)), None) is None
+        assert next(CronSim(expression.replace("sunL", "0L"), from_us(NOON)), None) is None
         return
     assert schedule.rules == (expression,)
     assert schedule.describe()
