@@ -139,18 +139,10 @@ class Server:
         count = "SELECT xact_commit + xact_rollback FROM pg_stat_database"
         return int(self.ask(f"{count} WHERE datname = '{database}'"))
 
-    def hot(self, database: str) -> dict[str, float]:
-        """Calls of claim and settle in a database so far, and the pages they touched; {} if not counted."""
-        if not self.counts_statements:
-            return {}
-        answer = self.ask(
-            "SELECT coalesce(sum(calls), 0), coalesce(sum(shared_blks_hit + shared_blks_read), 0)"
-            " FROM pg_stat_statements s JOIN pg_database d ON s.dbid = d.oid"
-            f" WHERE datname = '{database}' AND query LIKE 'WITH %'"
-            " AND query ~ 'DELETE FROM \"?duly\"?.(waiting|running)'"
-        )
-        calls, pages = answer.split("|")
-        return {"hot_calls": float(calls), "hot_pages": float(pages)}
+    def pages(self, database: str) -> int:
+        """Pages of a database that were read or found in the cache so far."""
+        count = "SELECT blks_hit + blks_read FROM pg_stat_database"
+        return int(self.ask(f"{count} WHERE datname = '{database}'"))
 
     def _launch(self, **more: str) -> None:
         settings = SETTINGS | {"port": str(self.port), "unix_socket_directories": str(self.folder)} | more

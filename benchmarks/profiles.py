@@ -178,12 +178,7 @@ def _by_statement(database: Database, jobs: int) -> str:
     return report.markdown_table(rows)
 
 
-STATEMENTS = {
-    "FROM head": "claim",
-    "AS head": "claim",
-    "DELETE FROM duly.running": "settle",
-    'DELETE FROM "duly".running': "settle",
-}
+STATEMENTS = {"head AS": "claim", ".running r USING": "settle"}
 
 
 def _told(query: str) -> str:

@@ -50,9 +50,7 @@ def main() -> int:
             print(report.terminal(outcomes[-1]), flush=True)
             print(f"({time.monotonic() - began:.0f} s)", file=sys.stderr, flush=True)
         setting = _setting(bench, options, left_out)
-    if options.json:
-        report.write(options.json, report.as_json(outcomes, setting))
-    _write_page(outcomes, setting, options)
+    _write(outcomes, setting, options)
     return 1 if any(outcome.failures or not outcome.exactly_once for outcome in outcomes) else 0
 
 
@@ -61,7 +59,7 @@ def _page_of(options: argparse.Namespace) -> int:
     kept = [report.read(path) for path in options.of]
     outcomes = {outcome.name: outcome for outcomes, _ in kept for outcome in outcomes}
     order = [workload.name for workload in WORKLOADS]
-    _write_page(
+    _write(
         sorted(outcomes.values(), key=lambda outcome: order.index(outcome.name)),
         report.together([setting for _, setting in kept]),
         options,
@@ -69,7 +67,9 @@ def _page_of(options: argparse.Namespace) -> int:
     return 0
 
 
-def _write_page(outcomes: list[Outcome], setting: report.Setting, options: argparse.Namespace) -> None:
+def _write(outcomes: list[Outcome], setting: report.Setting, options: argparse.Namespace) -> None:
+    if options.json:
+        report.write(options.json, report.as_json(outcomes, setting))
     if options.plots:
         for outcome in outcomes:
             if drawn := plot(outcome):

@@ -8,7 +8,7 @@ from bench import Database
 from contenders import DULY_PG, DULY_SQLITE, Contender
 from results import Goal, Metric, Sample
 from workloads.base import Workload
-from workloads.drain import RATE, drain, fill
+from workloads.drain import RATE, drain, fill, middle
 
 CHUNK = 100_000
 EMPTY_PG = replace(DULY_PG, name="pg-empty", about="PostgreSQL, nothing else in the queue")
@@ -53,9 +53,8 @@ class Backlog(Workload):
         for _ in range(self.drains):
             fill(self.bench, contender, database, jobs)
             samples.append(drain(self.bench, contender, database, jobs))
-        middle = sorted(samples, key=lambda sample: sample["rate"])[len(samples) // 2]
-        counts = {key: sum(sample[key] for sample in samples) for key in ("runs", "repeated", "missing")}
-        return middle | counts | {"us": 1e6 / middle["rate"]}
+        sample = middle(samples)
+        return sample | {"us": 1e6 / sample["rate"]}
 
     @property
     def _jobs(self) -> int:

@@ -68,9 +68,9 @@ def fill_and_drain(bench: Bench, contender: Contender, jobs: int) -> Sample:
     """Do both on a fresh database, and count what it took of the server."""
     with bench.database(contender) as database:
         queued = fill(bench, contender, database, jobs)
-        before = _counted(database)
+        before = counted(database)
         sample = drain(bench, contender, database, jobs)
-        after = _counted(database)
+        after = counted(database)
     return sample | {name: (after[name] - before[name]) / jobs for name in before} | {"queued": queued}
 
 
@@ -81,21 +81,29 @@ def cpu_microseconds(worker: Worker, database: Database) -> Sample:
     return used
 
 
-def _counted(database: Database) -> Sample:
-    counted: Sample = {}
+def counted(database: Database) -> Sample:
+    """What the server counts of itself: statements, WAL, and pages read or found in its cache."""
+    found: Sample = {}
     if (queries := database.queries()) is not None:
-        counted["statements"] = queries
+        found["statements"] = queries
     if database.server is not None:
-        counted["wal_bytes"] = database.server.wal_position()
-    return counted
+        found["wal_bytes"] = database.server.wal_position()
+        found["pages"] = database.server.pages(database.name)
+    return found
 
 
 def spent(database: Database) -> Sample:
-    """What the server has done so far."""
+    """The same, and its CPU."""
     if database.server is None:
         return {}
-    cpu = machine.cpu_seconds(database.server.pid)
-    return {"server_cpu_us": cpu * 1e6, "wal_bytes": database.server.wal_position()}
+    return counted(database) | {"server_cpu_us": machine.cpu_seconds(database.server.pid) * 1e6}
+
+
+def middle(samples: list[Sample]) -> Sample:
+    """Of several drains the one in the middle by its rate, with the runs of all."""
+    by_rate = sorted(samples, key=lambda sample: sample["rate"])
+    counts = {key: sum(sample[key] for sample in samples) for key in ("runs", "repeated", "missing")}
+    return by_rate[len(samples) // 2] | counts
 
 
 class Drain(Workload):

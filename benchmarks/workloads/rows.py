@@ -5,13 +5,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
-import machine
 from bench import Bench, Database
 from contenders import DULY_PG, DULY_SQLITE, Contender
 from results import Goal, Metric, Sample
 from workloads.backlog import Backlog
 from workloads.base import Workload
-from workloads.drain import LOOK_FOR_REPEATS, RATE, SERVER_CPU, WORKER_CPU, spent
+from workloads.drain import LOOK_FOR_REPEATS, RATE, SERVER_CPU, WORKER_CPU, middle, spent
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
 PART = 1_000_000
@@ -69,10 +68,7 @@ class Waiting(Workload):
             samples.append(take_first(self.bench, contender, database, min(rows, self.bench.sizes.head_jobs)))
             taken = round(samples[-1]["runs"])
             self._made[contender.name] = self._add(database, taken, self._made[contender.name])
-        middle = sorted(samples, key=lambda sample: sample["rate"])[len(samples) // 2]
-        return middle | {
-            key: sum(sample[key] for sample in samples) for key in ("runs", "repeated", "missing")
-        }
+        return middle(samples)
 
     def _rows(self, contender: Contender) -> int:
         return max(10, round(int(contender.settings["rows"]) * self.bench.sizes.waiting_rows / SIZES[-1]))
@@ -84,7 +80,7 @@ class Waiting(Workload):
 
 def take_first(bench: Bench, contender: Contender, database: Database, jobs: int) -> Sample:
     """Start a worker, and stop it when it has run so many jobs. It may have run more by then."""
-    before = used(database)
+    before = spent(database)
     with bench.worker(contender, database) as worker:
         worker.wait_for_runs(1)
         began = worker.cpu_seconds()
@@ -93,7 +89,7 @@ def take_first(bench: Bench, contender: Contender, database: Database, jobs: int
         time.sleep(LOOK_FOR_REPEATS)
         worker.stop()
         runs = worker.runs()
-    after = used(database)
+    after = spent(database)
     starts = sorted(run.started_at for run in runs)
     distinct = len({run.number for run in runs})
     return {
@@ -104,16 +100,6 @@ def take_first(bench: Bench, contender: Contender, database: Database, jobs: int
         "repeated": len(runs) - distinct,
         "missing": 0,
     }
-
-
-def used(database: Database) -> Sample:
-    """What was used of the server so far."""
-    if database.server is None:
-        return {}
-    pages = database.server.ask(
-        f"SELECT blks_hit + blks_read FROM pg_stat_database WHERE datname = '{database.name}'"
-    )
-    return {"server_cpu_us": machine.cpu_seconds(database.server.pid) * 1e6, "pages": float(pages)}
 
 
 class History(Backlog):

@@ -4,13 +4,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from bench import count_runs
+from bench import Database, count_runs
 from contenders import DULY_PG, DULY_PG_DEF, Contender
 from results import Goal, Metric, Round, Sample
 from workloads.base import Workload
-from workloads.drain import LOOK_FOR_REPEATS, SERVER_CPU, fill
+from workloads.drain import LOOK_FOR_REPEATS, SERVER_CPU, fill, spent
 from workloads.processes import together
-from workloads.rows import used
 
 SLOTS = 4
 LONGEST_NAP = 60.0
@@ -51,24 +50,31 @@ class Crowd(Workload):
     def measure(self, contender: Contender) -> Sample:
         jobs, processes = self.bench.sizes.crowd_jobs, int(contender.settings["processes"])
         with self.bench.database(contender) as database:
-            assert database.server is not None
             fill(self.bench, contender, database, jobs)
-            count = {
-                "statements": lambda: float(database.queries() or 0),
-                "wal_bytes": lambda: float(database.server.wal_position()),
-            }
-            before = used(database) | {name: ask() for name, ask in count.items()}
+            before = spent(database)
             with self.bench.worker(contender, database, processes) as worker:
                 worker.wait_for_runs(jobs)
                 memory = worker.resident_megabytes() / processes
                 time.sleep(LOOK_FOR_REPEATS)
                 worker.stop()
                 runs = worker.runs()
-            after = used(database) | {name: ask() for name, ask in count.items()}
-            hot = database.server.hot(database.name)
-        spent = {name: (after[name] - before[name]) / jobs for name in before}
-        hot = {name: value / jobs for name, value in hot.items()}
-        return spent | hot | together(runs) | {"memory": memory} | count_runs(runs, jobs)
+            used = {name: after - before[name] for name, after in spent(database).items()} | hot(database)
+        per_job = {name: value / jobs for name, value in used.items()}
+        return per_job | together(runs) | {"memory": memory} | count_runs(runs, jobs)
+
+
+def hot(database: Database) -> Sample:
+    """Calls of claim and settle in a fresh database, and the pages they touched; {} if not counted."""
+    if database.server is None or not database.server.counts_statements:
+        return {}
+    answer = database.server.ask(
+        "SELECT coalesce(sum(calls), 0), coalesce(sum(shared_blks_hit + shared_blks_read), 0)"
+        " FROM pg_stat_statements s JOIN pg_database d ON s.dbid = d.oid"
+        f" WHERE datname = '{database.name}' AND query LIKE 'WITH %'"
+        " AND query ~ 'DELETE FROM \"?duly\"?.(waiting|running)'"
+    )
+    calls, pages = answer.split("|")
+    return {"hot_calls": float(calls), "hot_pages": float(pages)}
 
 
 class Slots(Workload):

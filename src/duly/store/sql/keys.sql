@@ -31,19 +31,19 @@ WITH k AS MATERIALIZED (
         SELECT count(w.id) AS unstarted, count(r.id) AS runs, max(w.rank) AS worst,
                array_agg(a.ctid) FILTER (WHERE w.id IS NULL AND r.id IS NULL) AS stale,
                array_agg(a.ctid) FILTER (WHERE a.look AND COALESCE(w.id, r.id) IS NOT NULL) AS looks
-        FROM duly.admitted a LEFT JOIN duly.waiting w ON w.id = ANY (ARRAY[a.job_id]) LEFT JOIN duly.running r ON r.id = ANY (ARRAY[a.job_id])
+        FROM duly.admitted a LEFT JOIN duly.waiting w ON w.id = a.job_id LEFT JOIN duly.running r ON r.id = a.job_id
         WHERE a.key = k.key) l
 ), spare AS MATERIALIZED (
     SELECT room.key, b.id, b.at FROM room CROSS JOIN LATERAL (
         SELECT c.id, c.at, c.waits, row_number() OVER (ORDER BY c.rank, c.id) AS place FROM (
-            SELECT w.id, a.ctid AS at, w.rank, true AS waits FROM duly.admitted a JOIN duly.waiting w ON w.id = ANY (ARRAY[a.job_id]) WHERE a.key = room.key
+            SELECT w.id, a.ctid AS at, w.rank, true AS waits FROM duly.admitted a JOIN duly.waiting w ON w.id = a.job_id WHERE a.key = room.key
             UNION ALL (SELECT p.id, p.ctid, p.rank, false FROM duly.parked p WHERE p.mark = room.key AND p.rank IS NOT NULL
                        ORDER BY p.mark, p.rank, p.id LIMIT room.may)) c) b
     WHERE room.unstarted > 0 AND b.waits AND b.place > room.may
       AND (room.unstarted > room.may OR room.worst > (SELECT p.rank FROM duly.parked p WHERE p.mark = room.key AND p.rank IS NOT NULL
                                                       ORDER BY p.mark, p.rank, p.id LIMIT 1))
 ), out AS MATERIALIZED (
-    SELECT s.key, s.at, w.id FROM spare s JOIN duly.waiting w ON w.id = ANY (ARRAY[s.id]) FOR UPDATE OF w SKIP LOCKED
+    SELECT s.key, s.at, w.id FROM spare s JOIN duly.waiting w ON w.id = s.id FOR UPDATE OF w SKIP LOCKED
 ), back AS (
     DELETE FROM duly.waiting WHERE id = ANY (ARRAY(SELECT id FROM out)) RETURNING *
 ), aside AS (
