@@ -12,7 +12,7 @@ from duly.store.store import Store
 
 if __name__ == "__main__":
     store = Store.open(sys.argv[1])
-    store.prune_jobs(State.SUCCEEDED, 0)  # opens the connection
+    store.next_due_us()  # opens the connection
     gone, began = 0, time.monotonic()
     while some := store.prune_jobs(State.SUCCEEDED, 0):
         gone += some
