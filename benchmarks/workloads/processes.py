@@ -6,7 +6,7 @@ from bench import Run, count_runs
 from contenders import DULY_PG, PGQUEUER_BEST, PROCRASTINATE_BEST, Contender
 from results import Goal, Metric, Sample
 from workloads.base import Workload
-from workloads.drain import LOOK_FOR_REPEATS, RATE, fill
+from workloads.drain import LOOK_FOR_REPEATS, RATE, SERVER_CPU, WORKER_CPU, cpu_microseconds, fill
 
 
 class DrainProcesses(Workload):
@@ -18,18 +18,22 @@ class DrainProcesses(Workload):
         " rate: handler starts from then on / (that moment to the last of them)."
     )
     contenders = (DULY_PG, PGQUEUER_BEST, PROCRASTINATE_BEST)
-    metrics = (RATE, Metric("took_part", "processes that ran jobs"))
+    metrics = (RATE, WORKER_CPU, SERVER_CPU, Metric("took_part", "processes that ran jobs"))
 
     def measure(self, contender: Contender) -> Sample:
         jobs = contender.jobs(self.bench.sizes.process_jobs)
         with self.bench.database(contender) as database:
             fill(self.bench, contender, database, jobs)
             with self.bench.worker(contender, database, self.processes) as worker:
+                worker.wait_for_runs(1)
+                before = cpu_microseconds(worker, database)
                 worker.wait_for_runs(jobs)
+                after = cpu_microseconds(worker, database)
                 time.sleep(LOOK_FOR_REPEATS)
                 worker.stop()
                 runs = worker.runs()
-        return together(runs) | count_runs(runs, jobs)
+        used = {name: (after[name] - before[name]) / jobs for name in before}
+        return together(runs) | used | count_runs(runs, jobs)
 
 
 def together(runs: list[Run]) -> Sample:

@@ -7,7 +7,7 @@ from typing import Any
 
 from duly.domain.limits import Breaker, Says
 from duly.domain.records import Claimed, Lane, ProcessIdentity, Settled, Skew
-from duly.store.call import Op
+from duly.store.call import Dialect, Op
 from duly.store.ops_keys import Freed
 from duly.store.ops_settle import RUNS_KEPT
 from tests.crash_matrix.of_jobs import let_in, running
@@ -340,6 +340,13 @@ TABLE.add(
     "Store.see_worker",
     started,
     lambda world: world.store.see_worker(WORKER, "running", Skew(1, 2), 5),
+)
+TABLE.add(
+    "tables are counted anew",
+    "Store.count_anew",
+    started,
+    lambda world: world.store.count_anew(),
+    only=Dialect.POSTGRES,
 )
 TABLE.add("a worker is idle", "Store.set_idle", started, lambda world: world.store.set_idle(WORKER, False))
 TABLE.add("a worker stops", "Store.remove_worker", started, lambda world: world.store.remove_worker(WORKER))

@@ -23,6 +23,8 @@ class Seen(NamedTuple):
     """The database's clock."""
     schema: SchemaVersion | None = None
     """What the tables say of themselves by now."""
+    miscounted: bool = False
+    """Whether PostgreSQL takes tables for empty that are not, and plans accordingly."""
 
 
 def add(
@@ -60,8 +62,11 @@ def see(worker_id: str, state: str, skew: Skew | None = None, memory_bytes: int 
     rows = yield Call("see_worker", params)
     if not rows:
         return Seen(False)
-    now, due, lapse, compatible_from, version = (None if value is None else int(str(value)) for value in rows[0])
-    return Seen(True, due, lapse, now, None if version is None else SchemaVersion(version, compatible_from))
+    now, due, lapse, compatible_from, version, miscounted = (
+        None if value is None else int(str(value)) for value in rows[0]
+    )
+    schema = None if version is None else SchemaVersion(version, compatible_from)
+    return Seen(True, due, lapse, now, schema, bool(miscounted))
 
 
 def _clock(skew: Skew | None) -> dict[str, Value]:

@@ -484,6 +484,10 @@ class Store(ForPeople):
         """Write down that a worker lives. Returns whether it is on record, and the µs until one is due or may lapse."""
         return self.database.write(lambda: ops_workers.see(worker_id, state, skew, memory_bytes), atomic=False)
 
+    def count_anew(self) -> None:
+        """Have PostgreSQL count the tables of live jobs, where it takes one for empty that is not."""
+        self._one(Call("count_anew"))
+
     def set_idle(self, worker_id: str, idle: bool) -> None:
         """Say whether a worker needs waking."""
         self._one(Call("set_idle", {"id": worker_id, "idle": idle}))

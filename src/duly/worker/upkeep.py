@@ -27,6 +27,8 @@ log = logging.getLogger("duly.worker")
 
 PEERS_EVERY = 1.0
 SEE_EVERY = 10.0
+COUNT_EVERY = 60.0
+"""How often a worker has tables counted at most: what is nearly all dead rows may seem empty again at once."""
 SILENCE = 1.0
 """An answer that takes longer than this, or than a fifth of the lease, was held up on the way, as others' may be."""
 
@@ -60,7 +62,7 @@ class Upkeep:
         self._retire = retire
         self._peers: list[WorkerRecord] = []
         self._deaths = Deaths(store)
-        self._next_peers = self._next_see = self._next_prune = self._next_lapse = 0.0
+        self._next_peers = self._next_see = self._next_prune = self._next_lapse = self._next_count = 0.0
         self._upkept_at = self._awake_since = self._answered_at = lease_time()
         self._slow = False
         """Whether the last answer was late."""
@@ -132,6 +134,9 @@ class Upkeep:
             self._claimer.bounds.forget()
         if seen.lapse_us is not None:
             self._next_lapse = min(self._next_lapse, now + max(0.0, seen.lapse_us / 1e6))
+        if seen.miscounted and now >= self._next_count:
+            self._next_count = now + COUNT_EVERY
+            self._store.count_anew()
 
     def _check_schema(self, found: SchemaVersion) -> None:
         """Take no more jobs if the tables were migrated past this code: it may no longer know what it does to them."""
