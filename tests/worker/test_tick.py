@@ -173,3 +173,15 @@ def test_a_small_tick_never_returns_before_it_has_run_what_it_claimed(jobs: Duly
         done = jobs.tick(most)
         assert (done.claimed, done.settled) == (most, most)
     assert jobs.counts().ended == {"succeeded": 10 * most}
+
+
+def test_a_worker_is_not_idle_while_it_has_not_seen_what_its_last_job_let_in(jobs: Duly) -> None:
+    """Else a tick ends between a job and the next one with the same key."""
+    with jobs.worker() as worker:
+        eventually(lambda: worker.idle)
+        worker._claimer.paused = True
+        worker._claimer.let_in([("default", "", "send", 0, 1)])
+        assert not worker.idle
+        worker._claimer.paused = False
+        worker._claim_service.wake()
+        eventually(lambda: worker.idle)

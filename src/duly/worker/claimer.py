@@ -88,7 +88,7 @@ class Claimer:
         self._dispatched_at = 0.0
         self.paused = False
         self.claimed = 0
-        self.empty = False
+        self._found_nothing = False
         """Whether the last look found nothing to do."""
 
     # -- hints ------------------------------------------------------------------------------------------------
@@ -112,8 +112,9 @@ class Claimer:
     def _take_hints(self) -> None:
         while self._dues:
             self._next_due = min(self._next_due, self._dues.popleft())
-        came_in, self._came_in = self._came_in, []
-        if came_in:
+        if self._came_in:
+            self._found_nothing = False  # first: who asks whether we are idle must see the one or the other
+            came_in, self._came_in = self._came_in, []
             self._learn_of(came_in)
         hints, self._hints = self._hints, []
         if self._freed:
@@ -134,6 +135,11 @@ class Claimer:
                 self._look, self._next_due = True, 0.0
             elif hint.kind in ("look", "jobs", "due") or (hint.kind == "changed" and self._busy_since is None):
                 self._look, self._next_due = True, 0.0
+
+    @property
+    def empty(self) -> bool:
+        """Whether the last look found nothing to do, and nothing has come in since from jobs that ended here."""
+        return not self._came_in and self._found_nothing
 
     @property
     def used_up(self) -> bool:
@@ -167,7 +173,7 @@ class Claimer:
             return 0.05
         got, wanted_more = self._claim_all()
         if got:
-            self.empty = False
+            self._found_nothing = False
             self._note_busy(now)
             return 0.0
         if promoted:  # what became due stands elsewhere: in the lane of suspects, or behind a limit
@@ -424,7 +430,7 @@ class Claimer:
             self._idle_on_record, self._look = True, True
         if self._look:
             return 0.0
-        self.empty = not self._more_due and all(lanes.after is None for lanes in self._lanes.values())
+        self._found_nothing = not self._more_due and all(lanes.after is None for lanes in self._lanes.values())
         return max(0.0, min(self._next_look, self._next_due, self.bounds.opens_at) - now)
 
     def _give_back_stale(self, now: float) -> None:

@@ -20,6 +20,8 @@ log = logging.getLogger("duly.worker")
 TICK = 0.25
 CANCEL_EVERY = 0.8
 PROGRESS_EVERY = 0.5
+IDLE_PAUSE = 0.5
+"""How often a worker without runs sees whether there are any: nobody tells it when one starts."""
 
 
 class Keeper:
@@ -41,6 +43,7 @@ class Keeper:
         self._interrupt = interrupt
         self._lease = lease
         self._renew_every = lease / 3 if renew_every is None else min(renew_every, lease / 3)
+        self._idle_pause = min(IDLE_PAUSE, lease / 4)
         self._next_cancel = 0.0
         self._next_progress = 0.0
         self._failing = False
@@ -61,7 +64,7 @@ class Keeper:
             self.thawed_at = now
         else:
             self._fence(runs, now)
-        pause = min(TICK, self._lease / 20, self._time_out(runs)) if runs else 1.0
+        pause = min(TICK, self._lease / 20, self._time_out(runs)) if runs else self._idle_pause
         self._watch_by = now + pause + self._lease / 3
         return pause
 
@@ -102,7 +105,7 @@ class Keeper:
         """Renew, look for cancels, write progress. Returns how long until the next look."""
         runs = list(self._held.values())
         if not runs:
-            return 1.0
+            return self._idle_pause
         try:
             self._renew(runs)
             self._cancels(runs)

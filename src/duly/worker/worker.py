@@ -345,9 +345,8 @@ class Worker:
         for run in runs:
             self._held[run.job.id] = run
         self._runners[kind].submit(runs)
-        if idle:
-            self._keep_service.wake()
-            self._watch_service.wake()
+        if idle and any(run.job.timeout_us is not None for run in runs):
+            self._watch_service.wake()  # else nobody is: handlers start sooner, and leases are kept soon enough
 
     def _take_back(self) -> None:
         """Give back what has not begun."""
@@ -499,4 +498,6 @@ class Worker:
     @property
     def idle(self) -> bool:
         """Whether it holds nothing and its last look found nothing, or it has claimed all it may."""
-        return (self._claimer.empty or self._claimer.used_up) and not self._held and self._finisher.idle
+        if self._held or not self._finisher.idle:
+            return False
+        return (self._claimer.empty or self._claimer.used_up) and not self._held  # again: it may have claimed

@@ -30,7 +30,7 @@ NOT EXISTS (
 
 -- name: claim [postgres] Take the first jobs of some lanes, lowest rank first, and lease them to a worker.
 WITH lane AS (
-    SELECT * FROM unnest(:tenants::text[], :tasks::text[], :from_ranks::bigint[], :from_ids::uuid[]) AS l(tenant, task, from_rank, from_id)
+    SELECT * FROM unnest((SELECT :tenants::text[]), :tasks::text[], :from_ranks::bigint[], :from_ids::uuid[]) AS l(tenant, task, from_rank, from_id)
     WHERE
 @open_lane
 ), quota AS MATERIALIZED (
@@ -49,7 +49,7 @@ WITH lane AS (
 
 -- name: claim_shares [postgres] The same with a share for each tenant: the first jobs of each, as many as its share.
 WITH lane AS (
-    SELECT * FROM unnest(:tenants::text[], :tasks::text[], :from_ranks::bigint[], :from_ids::uuid[], :shares::integer[])
+    SELECT * FROM unnest((SELECT :tenants::text[]), :tasks::text[], :from_ranks::bigint[], :from_ids::uuid[], :shares::integer[])
         AS l(tenant, task, from_rank, from_id, share)
     WHERE
 @open_lane
@@ -66,7 +66,7 @@ WITH lane AS (
 WITH room AS MATERIALIZED (
     SELECT n, at_us FROM duly.gate_room(:gate_scopes::text[], :gate_names::text[], :ended_ids::uuid[], :ended_tokens::bigint[], :n::integer, :now, :lease_now, :lease_us::bigint)
 ), lane AS (
-    SELECT * FROM unnest(:tenants::text[], :tasks::text[], :from_ranks::bigint[], :from_ids::uuid[], :shares::integer[])
+    SELECT * FROM unnest((SELECT :tenants::text[]), :tasks::text[], :from_ranks::bigint[], :from_ids::uuid[], :shares::integer[])
         AS l(tenant, task, from_rank, from_id, share)
     WHERE (SELECT n FROM room) > 0 AND
 @open_lane
@@ -109,7 +109,7 @@ WITH room AS MATERIALIZED (
         used = CASE WHEN g.burst IS NOT NULL THEN 0 WHEN g.spent_until = r.at_us - r.at_us % g.rate_us THEN g.used + t.n ELSE t.n END
     FROM room r, (SELECT count(*)::integer AS n FROM taken) t
     WHERE t.n > 0 AND g.rate_n IS NOT NULL AND NOT g.refuses
-      AND (g.scope, g.name) IN (SELECT * FROM unnest(:gate_scopes::text[], :gate_names::text[]))
+      AND (g.scope, g.name) IN (SELECT * FROM unnest((SELECT :gate_scopes::text[]), :gate_names::text[]))
 ), started AS MATERIALIZED (
     SELECT k.name, s.n FROM (SELECT limit_key AS name, count(*) AS n FROM job WHERE limit_key IS NOT NULL GROUP BY limit_key) s
     JOIN duly.keys k ON k.name = s.name WHERE k.rate_n IS NOT NULL ORDER BY k.name FOR UPDATE OF k

@@ -82,7 +82,7 @@ INSERT INTO duly.jobs (id, task, queue, tenant, args, priority, max_attempts, re
 SELECT b.id, :task::text, :queue::text, :tenant::text, b.args::json, :priority::smallint, :max_attempts::integer,
        :retry::text, :timeout_us::bigint, :expires_at::bigint, :created_at::bigint, :enqueued_by::text,
        b.unique_key, :tags::text, :headers::text, b.limit_key
-FROM unnest(:ids::uuid[], :argses::text[], :unique_keys::text[], :limit_keys::text[]) AS b(id, args, unique_key, limit_key)
+FROM unnest((SELECT :ids::uuid[]), :argses::text[], :unique_keys::text[], :limit_keys::text[]) AS b(id, args, unique_key, limit_key)
 
 -- name: insert_jobs [sqlite] Store many jobs that differ in id, arguments and unique key.
 INSERT INTO duly.jobs (id, task, queue, tenant, args, priority, max_attempts, retry, timeout_us, expires_at,
@@ -94,7 +94,7 @@ FROM json_each(:batch)
 -- name: insert_waiting_many [postgres] Put many jobs of one rank into their lane.
 INSERT INTO duly.waiting (queue, tenant, task, rank, id, run_at, priority, hold)
 SELECT :queue::text, :tenant::text, :task::text, :rank::bigint, id, :run_at::bigint, :priority::smallint, :hold::smallint
-FROM unnest(:ids::uuid[]) AS b(id)
+FROM unnest((SELECT :ids::uuid[])) AS b(id)
 
 -- name: insert_waiting_many [sqlite] Put many jobs of one rank into their lane.
 INSERT INTO duly.waiting (queue, tenant, task, rank, id, run_at, priority, hold)
@@ -104,7 +104,7 @@ FROM json_each(:batch)
 -- name: insert_scheduled_many [postgres] Note many jobs for one time.
 INSERT INTO duly.scheduled (id, run_at, queue, tenant, task, priority, hold)
 SELECT id, :run_at::bigint, :queue::text, :tenant::text, :task::text, :priority::smallint, :hold::smallint
-FROM unnest(:ids::uuid[]) AS b(id)
+FROM unnest((SELECT :ids::uuid[])) AS b(id)
 
 -- name: insert_scheduled_many [sqlite] Note many jobs for one time.
 INSERT INTO duly.scheduled (id, run_at, queue, tenant, task, priority, hold)

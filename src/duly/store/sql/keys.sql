@@ -4,7 +4,7 @@
 
 -- name: lock_keys [postgres] Hold some keys until this transaction ends.
 SELECT count(pg_advisory_xact_lock(1685416057, b.bucket))
-FROM (SELECT DISTINCT hashtext(key) & 1023 AS bucket FROM unnest(:keys::text[]) AS k(key) ORDER BY bucket) b
+FROM (SELECT DISTINCT hashtext(key) & 1023 AS bucket FROM unnest((SELECT :keys::text[])) AS k(key) ORDER BY bucket) b
 
 -- name: hold_key_rows [postgres] Hold the rows of some keys in the order in which claims hold them, before they are changed one by one.
 SELECT name FROM duly.keys WHERE name = ANY (:keys::text[]) ORDER BY name FOR UPDATE
@@ -16,7 +16,7 @@ WITH k AS MATERIALIZED (
            GREATEST(COALESCE(o.spent_until, 0), :now) AS spent_until,
            o.breaker_state IS NOT NULL AS probing,
            COALESCE((o.paused_at IS NOT NULL AND (o.paused_until IS NULL OR o.paused_until > :now)) OR o.blocked_until > :now, false) AS shut
-    FROM unnest(:keys::text[]) AS n(key) LEFT JOIN duly.keys o ON o.name = n.key
+    FROM unnest((SELECT :keys::text[])) AS n(key) LEFT JOIN duly.keys o ON o.name = n.key
     LEFT JOIN duly.gates g ON g.scope = 'keys' AND g.name = split_part(split_part(n.key, '/', 1), '@', 1)
     CROSS JOIN LATERAL (SELECT COALESCE(o.own_slots, g.slots) AS slots,
                                CASE WHEN o.own_rate THEN o.rate_n ELSE g.rate_n END AS rate_n,
@@ -304,7 +304,7 @@ FROM duly.jobs j WHERE j.id = :id::uuid AND COALESCE(:run_at::bigint, j.created_
 -- name: insert_arrived_many [postgres] Many new jobs with keys stand aside until there is room.
 INSERT INTO duly.parked (id, queue, tenant, task, run_at, priority, hold, parked_at, reason, mark, rank)
 SELECT b.id, :queue::text, :tenant::text, :task::text, :run_at::bigint, :priority::smallint, :hold::smallint, :created_at::bigint, 'arrived', b.key, :rank::bigint
-FROM unnest(:ids::uuid[], :limit_keys::text[]) AS b(id, key)
+FROM unnest((SELECT :ids::uuid[]), :limit_keys::text[]) AS b(id, key)
 
 -- name: insert_arrived_many [sqlite] Many new jobs with keys stand aside until there is room.
 INSERT INTO duly.parked (id, queue, tenant, task, run_at, priority, hold, parked_at, reason, mark, rank)

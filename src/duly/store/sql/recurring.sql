@@ -113,7 +113,7 @@ SELECT r.id FROM duly.recurring r WHERE r.id = ANY (:ids::uuid[]) ORDER BY r.id 
 -- name: ending [postgres] The runs that end, still held by their tokens, and how their recurring jobs stand. After they were locked.
 SELECT r.id, u.token, u.attempt, u.claimed_at, u.cancel_at, r.enabled, r.tick_at, r.next_run_at, r.failures,
        s.tenant, s.task, s.key, s.rule, s.anchor_at, s.misfire, s.cap, s.overlap, s.failure, s.pause_after, :now, m.sql, COALESCE(m.hook, false)
-FROM unnest(:ids::uuid[], :tokens::bigint[]) AS b(id, token)
+FROM unnest((SELECT :ids::uuid[]), :tokens::bigint[]) AS b(id, token)
 JOIN duly.running u ON u.id = ANY (ARRAY[b.id]) AND u.token = b.token
 JOIN duly.recurring r ON r.id = ANY (ARRAY[b.id]) JOIN duly.schedules s ON s.id = ANY (ARRAY[b.id]) LEFT JOIN duly.mirrors m ON m.task = s.task
 
@@ -130,7 +130,7 @@ UPDATE duly.recurring r SET enabled = b.enabled, next_run_at = b.next_run_at, ti
     disabled_at = CASE WHEN b.disabled_reason IS NULL THEN r.disabled_at ELSE :now END,
     disabled_by = CASE WHEN b.disabled_reason IS NULL THEN r.disabled_by ELSE 'duly' END,
     disabled_reason = COALESCE(b.disabled_reason, r.disabled_reason)
-FROM unnest(:ids::uuid[], :enableds::boolean[], :nexts::bigint[], :ticks::bigint[], :failureses::integer[], :tokens::bigint[],
+FROM unnest((SELECT :ids::uuid[]), :enableds::boolean[], :nexts::bigint[], :ticks::bigint[], :failureses::integer[], :tokens::bigint[],
             :lasts::bigint[], :outcomes::text[], :errors::text[], :reasons::text[])
     AS b(id, enabled, next_run_at, tick_at, failures, token, last_run_at, last_outcome, last_error, disabled_reason)
 WHERE r.id = b.id
@@ -228,7 +228,7 @@ SELECT id, token FROM duly.recurring WHERE id > :after::uuid ORDER BY id LIMIT :
 
 -- name: prune_recurring_runs [postgres] Forget old runs of some recurring jobs, but not the newest of each.
 WITH old AS MATERIALIZED (
-    SELECT u.job_id, u.token FROM unnest(:ids::uuid[]) AS b(id) CROSS JOIN LATERAL (
+    SELECT u.job_id, u.token FROM unnest((SELECT :ids::uuid[])) AS b(id) CROSS JOIN LATERAL (
         SELECT job_id, token, finished_at FROM duly.runs
         WHERE job_id = b.id AND token <= (SELECT k.token FROM duly.runs k WHERE k.job_id = b.id ORDER BY k.job_id DESC, k.token DESC OFFSET :keep::integer LIMIT 1)
         ORDER BY job_id, token LIMIT :most::integer) u

@@ -5,7 +5,7 @@ SELECT id, state FROM duly.ended WHERE id = ANY (:ids::uuid[])
 SELECT id, state FROM duly.ended WHERE id IN (SELECT value FROM json_each(:batch))
 
 -- name: last_runs [postgres] The last run of each of these jobs, without what may be long.
-SELECT r.* FROM unnest(:ids::uuid[]) AS i (id) CROSS JOIN LATERAL (
+SELECT r.* FROM unnest((SELECT :ids::uuid[])) AS i (id) CROSS JOIN LATERAL (
     SELECT job_id, token, attempt, outcome, started_at, finished_at, worker_id, error_kind, error, NULL::text, NULL::text, NULL::text
     FROM duly.runs WHERE job_id = i.id ORDER BY token DESC LIMIT 1) r
 

@@ -3,7 +3,7 @@
 
 -- name: settle [postgres] End runs: each leaves running, if its token still holds, for ended, scheduled or waiting. One asked to stop does not go back.
 WITH batch AS (
-    SELECT * FROM unnest(:ids::uuid[], :tokens::bigint[], :states::text[], :outcomes::text[], :delays::bigint[], :uncounted::integer[],
+    SELECT * FROM unnest((SELECT :ids::uuid[]), :tokens::bigint[], :states::text[], :outcomes::text[], :delays::bigint[], :uncounted::integer[],
                          :crashes::integer[], :ran::bigint[], :ages::bigint[], :reasons::text[], :error_kinds::text[], :errors::text[],
                          :tracebacks::text[], :results::text[], :logs::text[], :agains::bigint[])
         AS b(id, token, state, outcome, delay_us, uncounted, crashes, ran_us, age_us, reason, error_kind, error, traceback, result, log, again_at)
@@ -40,7 +40,7 @@ SELECT id FROM held
 
 -- name: settle_plain [postgres] The same for runs that succeeded and say no more than their result, as most do: five arrays instead of sixteen.
 WITH held AS (
-    DELETE FROM duly.running r USING unnest(:ids::uuid[], :tokens::bigint[], :ran::bigint[], :ages::bigint[], :results::text[])
+    DELETE FROM duly.running r USING unnest((SELECT :ids::uuid[]), :tokens::bigint[], :ran::bigint[], :ages::bigint[], :results::text[])
         AS b(id, token, ran_us, age_us, result)
     WHERE r.id = ANY (ARRAY[b.id]) AND r.token = b.token
     RETURNING r.id, r.token, r.queue, r.tenant, r.task, r.run_at, r.attempt, r.hold, r.worker_id, b.ran_us, b.result,
@@ -227,7 +227,7 @@ SELECT cancel_at, cancel_reason FROM duly.running
 WHERE id = :id AND token = :token AND (NOT :only_expired OR leased_until <= :lease_now OR deadline_at <= :now)
 
 -- name: held_pairs [postgres] Which of these (id, token) pairs are held, how each holds its unique key, and its crashes.
-SELECT r.id, r.token, r.hold, r.crashes FROM unnest(:ids::uuid[], :tokens::bigint[]) AS b(id, token)
+SELECT r.id, r.token, r.hold, r.crashes FROM unnest((SELECT :ids::uuid[]), :tokens::bigint[]) AS b(id, token)
 JOIN duly.running r ON r.id = ANY (ARRAY[b.id]) AND r.token = b.token ORDER BY b.id
 
 -- name: held_pairs [sqlite] Which of these (id, token) pairs are held, how each holds its unique key, and its crashes.
@@ -236,13 +236,13 @@ ON r.id = json_extract(b.value, '$[0]') AND r.token = json_extract(b.value, '$[1
 
 -- name: renew [postgres] Extend leases; says which (id, token) pairs were. A lapsed lease on a limited task does not hold: its slot may be taken. Waits for nobody: a handler may hold its own row until it commits.
 UPDATE duly.running r SET leased_until = CASE WHEN r.limited = 0 THEN :lease_now + :lease_us::bigint ELSE GREATEST(r.leased_until, :lease_now + :lease_us::bigint) END
-FROM (SELECT u.id, u.token FROM unnest(:ids::uuid[], :tokens::bigint[]) AS b(id, token)
+FROM (SELECT u.id, u.token FROM unnest((SELECT :ids::uuid[]), :tokens::bigint[]) AS b(id, token)
       JOIN duly.running u ON u.id = ANY (ARRAY[b.id]) AND u.token = b.token FOR NO KEY UPDATE OF u SKIP LOCKED) AS free
 WHERE r.id = ANY (ARRAY[free.id]) AND r.token = free.token AND (r.limited = 0 OR r.leased_until > :lease_now)
 RETURNING r.id, r.cancel_at
 
 -- name: still_held [postgres] Which (id, token) pairs hold, whoever has them locked.
-SELECT r.id FROM unnest(:ids::uuid[], :tokens::bigint[]) AS b(id, token)
+SELECT r.id FROM unnest((SELECT :ids::uuid[]), :tokens::bigint[]) AS b(id, token)
 JOIN duly.running r ON r.id = ANY (ARRAY[b.id]) AND r.token = b.token AND (r.limited = 0 OR r.leased_until > :lease_now)
 
 -- name: renew [sqlite] Extend leases; says which (id, token) pairs still hold. A lapsed lease on a limited task does not: its slot may be taken.

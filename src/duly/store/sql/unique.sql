@@ -23,7 +23,7 @@ RETURNING job_id, next_id, scope
 -- name: hold_keys [postgres] Take many unique keys at once, in key order; says who holds each.
 INSERT INTO duly.unique_keys AS u (tenant, key, job_id, scope, until)
 SELECT :tenant::text, b.key, b.id, :scope::smallint, :now + :window_us::bigint
-FROM unnest(:keys::text[], :ids::uuid[]) AS b(key, id) ORDER BY b.key COLLATE "C"
+FROM unnest((SELECT :keys::text[]), :ids::uuid[]) AS b(key, id) ORDER BY b.key COLLATE "C"
 ON CONFLICT (tenant, key) DO UPDATE
 SET job_id = CASE WHEN u.until <= :now THEN excluded.job_id ELSE u.job_id END,
     scope = CASE WHEN u.until <= :now THEN excluded.scope ELSE u.scope END,
