@@ -30,7 +30,8 @@ def test_what_runs_again_and_again_is_not_planned_again_and_again(pg_url: str) -
         @jobs.task(concurrency_key=lambda _: "k")
         def keyed() -> None: ...
 
-        store, how = jobs.store, {"worker_id": WORKER, "lease_us": LEASE_US}
+        store = jobs.store
+        how: Any = {"worker_id": WORKER, "lease_us": LEASE_US}
         lanes = [Lane("", task.name) for task in (one, other, keyed)]
         one.enqueue_many([{}] * 3_000)  # where few jobs run, PostgreSQL takes a plan it has for good enough anyway
         for _ in range(6):

@@ -264,6 +264,7 @@ def test_a_job_that_took_two_workers_with_it_waits_in_a_lane_of_its_own(make: Fa
     assert [job.id for job in make.claim(5)] == [healthy]
     assert store.lanes("default") == []
     assert [lane for lane, _ in store.lanes("default", suspect=True)] == [Lane("", "send")]
+    assert [[lane for lane, _ in lanes] for lanes in store.look("default")] == [[], [Lane("", "send")]]
     assert make.take(suspect=True).crashes == 2
 
 

@@ -761,6 +761,7 @@ def of_pairs(statement: str) -> Op[Rows]:
 
 OPERATIONS: dict[str, tuple[Callable[[], Op[Any]], str]] = {
     "lanes": (lambda: ops_claim.lanes(Dialect.POSTGRES, "default", suspect=False), "waiting_lane"),
+    "look": (lambda: ops_claim.look(Dialect.POSTGRES, "default"), "waiting_lane"),
     "claim": (claim_op, "waiting_lane"),
     "claim from one lane": (lambda: claim_op(n=1), "waiting_lane"),
     "claim with a limit": (lambda: claim_op(limited=True), ""),

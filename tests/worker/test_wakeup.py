@@ -224,6 +224,22 @@ def test_an_idle_worker_leaves_the_database_alone(
         assert len(calls) <= (4 if database_kind.is_postgres else 12), calls
 
 
+@pytest.mark.deep
+def test_an_idle_worker_asks_for_little_in_half_a_minute(jobs: Duly, database_kind: Kind) -> None:
+    """With the look for alerts, the search for lapsed leases and all that. On SQLite a look takes several statements."""
+
+    @jobs.task
+    def work() -> None: ...
+
+    with jobs.worker():
+        work.enqueue().wait(5)
+        gone_idle(jobs)
+        time.sleep(3)
+        before = jobs.store.database.calls
+        time.sleep(30)
+        assert jobs.store.database.calls - before <= 30 * (0.7 if database_kind.is_postgres else 1.5)
+
+
 def test_the_last_job_of_a_burst_is_not_left_until_the_next_poll(jobs: Duly) -> None:
     """The gap between the last look and falling asleep: many times, with enqueues at random moments in it."""
     ran: list[int] = []

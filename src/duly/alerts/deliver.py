@@ -80,17 +80,20 @@ class Deliverer:
         self._callbacks = callbacks
         self._on = on
 
-    def step(self, *, stopping: Callable[[], bool] = lambda: False) -> int:
-        """Deliver what is due. Returns how many were told."""
+    @property
+    def served(self) -> dict[str, Callable[[Notice], None]]:
+        """The channels by which this process can tell somebody, and how."""
         served: dict[str, Callable[[Notice], None]] = {"log": self._log}
         if self._callbacks:
             served["callback"] = self._call
         if self._settings.webhook:
             served["webhook"] = self._post
-        if not self._store.database.read(lambda: ops_alerts.any_notice(served)):
-            return 0
+        return served
+
+    def step(self, *, stopping: Callable[[], bool] = lambda: False) -> int:
+        """Deliver what is due. Returns how many were told."""
         told = 0
-        for channel, tell in served.items():
+        for channel, tell in self.served.items():
             for _ in range(AT_ONCE):
                 notice = None if stopping() else self._take(channel)
                 if notice is None:

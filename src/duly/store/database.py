@@ -5,7 +5,7 @@ Two real ones: `sqlite.SqliteDatabase` and `postgres.PostgresDatabase`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
 from duly.domain.clock import Clock
@@ -114,8 +114,8 @@ class Database(Protocol):
         """The channel and text by which a statement can give the hint by itself; no channel where it is not wanted."""
         ...
 
-    def poke(self, hint: Hint) -> None:
-        """Give sleeping workers a hint, after a commit. Never fails."""
+    def poke(self, hint: Hint, addresses: Sequence[str] | None = None) -> None:
+        """Give sleeping workers a hint, after a commit; at these addresses, if they are known already. Never fails."""
         ...
 
     def schema_version(self) -> SchemaVersion | None:

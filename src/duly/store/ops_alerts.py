@@ -43,9 +43,25 @@ class Told(NamedTuple):
     error: str | None
 
 
-def turn_is_taken() -> Op[bool]:
-    """Whether somebody looks, or has looked just now."""
-    return bool((yield Call("turn_is_taken")))
+class Due(NamedTuple):
+    """How many microseconds until there is something to do, at most 0 if now."""
+
+    look_us: int
+    tell_us: int | None
+    """None: nobody is to be told."""
+
+
+def due(channels: Collection[str]) -> Op[Due]:
+    """When somebody should look, and when somebody is to be told by these channels."""
+    params: dict[str, Value] = {name: name in channels for name in CHANNELS[1:]}
+    [(look, tell)] = yield Call("alerts_due", params)
+    return Due(0 if look is None else int(str(look)), None if tell is None else int(str(tell)))
+
+
+def anything_to_see(*, window_us: int, poison_us: int) -> Op[tuple[int, bool]]:
+    """What time it is, and whether there is anything that alerts could be about, but for the size of files."""
+    [(now, found)] = yield Call("anything_to_see", {"window_us": window_us, "poison_us": poison_us})
+    return int(str(now)), bool(found)
 
 
 def take_turn(holder: str, interval_us: int, *, now_please: bool = False) -> Op[int | None]:
@@ -143,12 +159,6 @@ def _add_notices(event: str, body: Mapping[str, object]) -> Op[None]:
 
 
 # -- who is told ------------------------------------------------------------------------------------------------------
-
-
-def any_notice(channels: Collection[str]) -> Op[bool]:
-    """Whether anybody is still to be told, by these channels."""
-    params: dict[str, Value] = {name: name in channels for name in CHANNELS[1:]}
-    return bool((yield Call("any_notice", params)))
 
 
 def take_notice(channel: str, lease_us: int) -> Op[Notice | None]:

@@ -10,6 +10,7 @@ import heapq
 import json
 from collections.abc import Mapping, Sequence
 from itertools import islice
+from typing import NamedTuple
 
 from duly.domain.limits import Gate
 from duly.domain.records import Claimed, Lane
@@ -35,6 +36,28 @@ def lanes(dialect: Dialect, queue: str, *, suspect: bool, after: Lane | None = N
         found.append((Lane(tenant, task), int(str(rows[0][2]))))
         params |= {"tenant": tenant, "task": task}
     return found
+
+
+class Found(NamedTuple):
+    """The lanes of a queue that have jobs, with the rank at the head of each."""
+
+    lanes: list[tuple[Lane, int]]
+    suspects: list[tuple[Lane, int]]
+    """Of jobs that run alone."""
+
+
+def look(dialect: Dialect, queue: str, *, after: Lane | None = None) -> Op[Found]:
+    """Name the lanes of a queue that have jobs, from one on: MAX_LANES at most; and those of jobs that run alone."""
+    if dialect is Dialect.POSTGRES:
+        tenant, task = ("", "") if after is None else (after.tenant, after.task)
+        rows = yield Call("lanes_and_suspects", {"queue": queue, "n": MAX_LANES, "tenant": tenant, "task": task})
+        if len(rows) < MAX_LANES:
+            found = Found([], [])
+            for row in rows:
+                found[int(str(row[0]))].append((Lane(str(row[1]), str(row[2])), int(str(row[3]))))
+            return found
+    ordinary = yield from lanes(dialect, queue, suspect=False, after=after)
+    return Found(ordinary, (yield from lanes(dialect, queue, suspect=True)))
 
 
 def claim(

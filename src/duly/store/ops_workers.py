@@ -74,6 +74,11 @@ def _clock(skew: Skew | None) -> dict[str, Value]:
     return {"clock_ahead_us": ahead, "clock_doubt_us": doubt}
 
 
+def wake_addresses() -> Op[list[str]]:
+    """Where workers on SQLite listen."""
+    return [str(row[0]) for row in (yield Call("wake_addresses"))]
+
+
 def everyone() -> Op[list[WorkerRecord]]:
     """Every worker on record."""
     rows = yield Call("list_workers")

@@ -11,7 +11,7 @@ import os
 import random
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import urlsplit, urlunsplit
@@ -338,7 +338,7 @@ class PostgresDatabase:
         """The channel and payload of a NOTIFY that says `hint`."""
         return (channel_of(self.schema) if self._notify else None), payload_of(hint)
 
-    def poke(self, hint: Hint) -> None:
+    def poke(self, hint: Hint, addresses: Sequence[str] | None = None) -> None:
         """Wake a worker that sleeps, if any does. After the commit, so that none that just fell asleep is missed."""
         if self._notify:
             self._check_fork()

@@ -12,14 +12,14 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Generic, TypeVar
 
 from duly.domain.clock import Clock
 from duly.domain.errors import DatabaseError, DatabaseUnavailable, DulyError, UnsupportedDatabase
-from duly.store import filesystem, forks, migrate
+from duly.store import filesystem, forks, migrate, ops_workers
 from duly.store.call import FAILED, Call, CopyIn, Dialect, Foreign, Op, Row, Rows
 from duly.store.database import Hint
 from duly.store.lockfile import LockFile
@@ -457,13 +457,12 @@ class SqliteDatabase:
         """SQLite's workers are woken by `poke`."""
         return None, ""
 
-    def poke(self, hint: Hint) -> None:
+    def poke(self, hint: Hint, addresses: Sequence[str] | None = None) -> None:
         """Wake sleeping workers of other processes, by the sockets they wrote down."""
         try:
-            addresses = self.read(_wake_addresses)
+            poke_sockets(self.read(ops_workers.wake_addresses) if addresses is None else addresses, hint)
         except DulyError:
             return
-        poke_sockets([str(row[0]) for row in addresses], hint)
 
     def close(self) -> None:
         """Close every connection."""
@@ -510,7 +509,3 @@ def _stdlib_connect(path: str) -> sqlite3.Connection:
 def _nothing() -> Op[None]:
     return
     yield
-
-
-def _wake_addresses() -> Op[Rows]:
-    return (yield Call("wake_addresses"))

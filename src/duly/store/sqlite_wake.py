@@ -9,7 +9,7 @@ import socket
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from duly.domain.errors import DulyError
@@ -24,7 +24,8 @@ _AF_UNIX = getattr(socket, "AF_UNIX", None)
 class SqliteWaker:
     """Waits on a socket of its own; in between looks whether any process has written the file."""
 
-    polls_every = 1.0
+    polls_every = 5.0
+    """Seldom: whatever is written by whomever is seen within LOOK_EVERY."""
 
     def __init__(self, path: Path, worker_id: str, connect: Callable[[], sqlite3.Connection]) -> None:
         self._connect = connect
@@ -150,7 +151,7 @@ def _parse(data: bytes) -> Hint:
         return Hint("look")
 
 
-def poke_sockets(addresses: list[str], hint: Hint) -> None:
+def poke_sockets(addresses: Sequence[str], hint: Hint) -> None:
     """Send a hint to each worker's socket. A worker that is gone or busy is skipped."""
     if _AF_UNIX is None or not addresses:
         return

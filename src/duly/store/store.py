@@ -115,9 +115,14 @@ class Store(ForPeople):
             channel, payload = self.database.notice(Hint("jobs", job.queue, job.tenant, job.task))
             return self.database.write(lambda: ops_enqueue.store_plain(job, channel, payload), atomic=False)
         single = job.unique_mode == "none" and job.limit_key is None
-        answer = self.database.write(lambda: ops_enqueue.enqueue(self.dialect, job), atomic=not single)
-        self._wake_for(job)
+        answer, addresses = self.database.write(lambda: self._enqueue(job), atomic=not single)
+        self._wake_for(job, addresses)
         return answer
+
+    def _enqueue(self, job: NewJob) -> Op[tuple[Enqueued, list[str] | None]]:
+        """Store a job, and learn on the way where workers listen, if that must be known."""
+        answer = yield from ops_enqueue.enqueue(self.dialect, job)
+        return answer, ((yield from ops_workers.wake_addresses()) if self.dialect is Dialect.SQLITE else None)
 
     def enqueue_many(self, model: NewJob, rows: Sequence[ops_enqueue.Fresh]) -> list[Enqueued]:
         """Store many jobs that differ in (id, args, unique key), all or none."""
@@ -127,11 +132,11 @@ class Store(ForPeople):
         self._wake_for(model, keyed=any(len(row) > 3 for row in rows[:1]))
         return answers
 
-    def _wake_for(self, job: NewJob, *, keyed: bool = False) -> None:
+    def _wake_for(self, job: NewJob, addresses: list[str] | None = None, *, keyed: bool = False) -> None:
         if job.delay_us >= NO_HURRY_US:
             return  # every worker asks for what is due at least that often
         later = job.run_at is not None or job.delay_us or keyed or job.limit_key is not None
-        self.database.poke(Hint("due") if later else Hint("jobs", job.queue, job.tenant, job.task))
+        self.database.poke(Hint("due") if later else Hint("jobs", job.queue, job.tenant, job.task), addresses)
 
     # -- claim, settle ----------------------------------------------------------------------------------------
 
@@ -141,6 +146,10 @@ class Store(ForPeople):
         At most `ops_claim.MAX_LANES`, by tenant and task; for the next ones ask again with the last as `after`.
         """
         return self.database.read(lambda: ops_claim.lanes(self.dialect, queue, suspect=suspect, after=after))
+
+    def look(self, queue: str, *, after: Lane | None = None) -> ops_claim.Found:
+        """The same, and which lanes of jobs that run alone there are."""
+        return self.database.read(lambda: ops_claim.look(self.dialect, queue, after=after))
 
     def claim(
         self,

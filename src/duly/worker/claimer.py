@@ -233,10 +233,9 @@ class Claimer:
         began = time.monotonic()
         for name, lanes in self._lanes.items():
             asked = time.monotonic()
-            found = self._store.lanes(name, after=lanes.after)
+            found = self._store.look(name, after=lanes.after)
             took = time.monotonic() - asked
-            suspects = self._store.lanes(name, suspect=True)
-            lanes.seen(found, suspects, full=len(found) >= MAX_LANES, seconds=took)
+            lanes.seen(found.lanes, found.suspects, full=len(found.lanes) >= MAX_LANES, seconds=took)
             if lanes.after is not None:
                 self._next_look = now + SWEEP_EVERY
         self._looked_at = time.monotonic()

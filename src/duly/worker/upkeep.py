@@ -29,6 +29,10 @@ PEERS_EVERY = 1.0
 SEE_EVERY = 10.0
 COUNT_EVERY = 60.0
 """How often a worker has tables counted at most: what is nearly all dead rows may seem empty again at once."""
+NOTHING_RUNS = 60.0
+"""How often leases are looked at where there are none."""
+NOTHING_TO_FORGET = 5
+"""How many times as long it is until the next time, when nothing was old enough to be forgotten."""
 SILENCE = 1.0
 """An answer that takes longer than this, or than a fifth of the lease, was held up on the way, as others' may be."""
 
@@ -62,7 +66,8 @@ class Upkeep:
         self._retire = retire
         self._peers: list[WorkerRecord] = []
         self._deaths = Deaths(store)
-        self._next_peers = self._next_see = self._next_prune = self._next_lapse = self._next_count = 0.0
+        self._next_peers = self._next_see = self._next_prune = self._next_sweep = 0.0
+        self._next_lapse = self._next_count = 0.0
         self._upkept_at = self._awake_since = self._answered_at = lease_time()
         self._slow = False
         """Whether the last answer was late."""
@@ -105,13 +110,23 @@ class Upkeep:
             self._see(now)
         elif self._others_hold:
             self._listen_for_silence()
+        if self._held:
+            self._next_lapse = min(self._next_lapse, now + self._settings.lease)
         if now >= self._next_lapse:
             self._rescue_lapsed(now)
         if now >= self._next_prune:
-            self._next_prune = now + self._settings.maintenance_interval
-            prune_some(self._store, self._settings.retention)
+            self._forget_some(now)
+        if now >= self._next_sweep:
+            self._next_sweep = now + self._settings.maintenance_interval
             self._swept = self._store.gates.sweep(self._swept)
         return PEERS_EVERY
+
+    def _forget_some(self, now: float) -> None:
+        """Forget what is old; look less often where nothing was."""
+        interval = self._settings.maintenance_interval
+        self._next_prune = now + interval
+        if not prune_some(self._store, self._settings.retention):
+            self._next_prune = now + NOTHING_TO_FORGET * interval
 
     def _see(self, now: float) -> None:
         """Say that we live; learn when something may be due or lapse."""
@@ -191,6 +206,8 @@ class Upkeep:
         self._others_hold = self._others_hold or lapse is not None
         if lapse is not None:
             self._next_lapse = now + min(self._settings.lease, max(0.2, lapse / 1e6))
+        else:  # nothing runs anywhere; what others start we hear of when we say that we live
+            self._next_lapse = now + max(self._settings.lease, NOTHING_RUNS)
 
     def _spares(self, lapsed: Lapsed) -> bool:
         """Whether this worker is at a run at this moment, or has just learnt of it after a silence."""

@@ -1,5 +1,14 @@
--- name: turn_is_taken Whether somebody else looks, or has just looked.
-SELECT 1 FROM duly.alert_turns WHERE id = 1 AND next_at > :now
+-- name: alerts_due How long until somebody should look, and until somebody is to be told by a channel that is served here.
+SELECT (SELECT next_at FROM duly.alert_turns WHERE id = 1) - :now,
+       (SELECT min(CASE WHEN leased_until > next_try_at THEN leased_until ELSE next_try_at END) FROM duly.alert_notices WHERE done_at IS NULL
+          AND (channel = 'log' OR (channel = 'webhook' AND :webhook::boolean) OR (channel = 'callback' AND :callback::boolean))) - :now
+
+-- name: anything_to_see Whether there is anything that alerts could be about: mostly not, where nothing happens. Says what time it is, too.
+SELECT :now, EXISTS (SELECT 1 FROM duly.waiting) OR EXISTS (SELECT 1 FROM duly.running) OR EXISTS (SELECT 1 FROM duly.parked)
+    OR EXISTS (SELECT 1 FROM duly.scheduled WHERE run_at <= :now) OR EXISTS (SELECT 1 FROM duly.alerts WHERE ended_at IS NULL)
+    OR EXISTS (SELECT 1 FROM duly.rollups WHERE period_us = 60000000 AND period_at >= :now - :window_us::bigint AND failed + crashed > 0)
+    OR EXISTS (SELECT 1 FROM duly.ended WHERE state = 'failed' AND finished_at >= :now - :poison_us::bigint)
+    OR EXISTS (SELECT 1 FROM duly.recurring WHERE NOT enabled AND disabled_at >= :now - :poison_us::bigint)
 
 -- name: take_turn Take the turn to look, if it is free. Says its number.
 INSERT INTO duly.alert_turns (id, turn, next_at, holder) VALUES (1, 1, :now + :interval_us::bigint, :holder::text)
@@ -49,10 +58,6 @@ SELECT rule, count(*) FROM duly.alerts WHERE ended_at IS NULL GROUP BY rule
 INSERT INTO duly.alert_notices (id, alert_id, event, channel, body, made_at, next_try_at)
 VALUES (:id::uuid, :alert_id::uuid, :event::text, :channel::text, :body::text, :now, :now)
 ON CONFLICT (alert_id, channel, event) DO NOTHING
-
--- name: any_notice Whether anybody is still to be told, by the channels that are served here.
-SELECT 1 FROM duly.alert_notices WHERE done_at IS NULL AND next_try_at <= :now AND (leased_until IS NULL OR leased_until <= :now)
-  AND (channel = 'log' OR (channel = 'webhook' AND :webhook::boolean) OR (channel = 'callback' AND :callback::boolean)) LIMIT 1
 
 -- name: next_notice [postgres] The notice of a channel that is to be told first; the end of an alert not before its start. Others leave it alone meanwhile.
 SELECT n.id, n.alert_id, n.event, n.body, n.tries, :now - n.made_at FROM duly.alert_notices n

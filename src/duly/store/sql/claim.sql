@@ -11,6 +11,19 @@ WITH RECURSIVE lane AS (
 )
 SELECT tenant, task, rank FROM lane LIMIT :n::integer
 
+-- name: lanes_and_suspects [postgres] The same from one lane on, and then those of jobs that run alone.
+WITH RECURSIVE lane AS (
+    (SELECT suspect, tenant, task, rank FROM duly.waiting
+     WHERE queue = :queue::text AND (suspect, tenant, task) > (0, :tenant::text, :task::text)
+     ORDER BY queue, suspect, tenant, task, rank, id LIMIT 1)
+    UNION ALL
+    SELECT n.suspect, n.tenant, n.task, n.rank FROM lane l CROSS JOIN LATERAL (
+        SELECT w.suspect, w.tenant, w.task, w.rank FROM duly.waiting w
+        WHERE w.queue = :queue::text AND (w.suspect, w.tenant, w.task) > (l.suspect, l.tenant, l.task)
+        ORDER BY w.queue, w.suspect, w.tenant, w.task, w.rank, w.id LIMIT 1) n
+)
+SELECT suspect, tenant, task, rank FROM lane LIMIT :n::integer
+
 -- name: next_task [sqlite] The next lane of the same tenant that has jobs, and the rank at its head.
 SELECT tenant, task, rank FROM duly.waiting
 WHERE queue = :queue AND suspect = :suspect AND tenant = :tenant AND task > :task
