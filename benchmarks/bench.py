@@ -40,12 +40,12 @@ class Sizes:
     enqueue_slices: int = 20
     enqueue_per_slice: int = 200
     latency_samples: int = 200
-    idle_seconds: int = 20
+    idle_seconds: int = 60
     single_jobs: int = 3_000
     handler_jobs: int = 10_000
     payload_jobs: int = 10_000
-    process_jobs: int = 100_000
-    load_seconds: int = 5
+    process_jobs: int = 200_000
+    load_seconds: int = 10
     flood_jobs: int = 200_000
     urgent_jobs: int = 20
     imports: int = 10

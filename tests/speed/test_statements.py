@@ -11,6 +11,8 @@ from collections.abc import Callable
 import pytest
 
 from duly import Duly
+from duly.alerts.evaluate import Evaluator
+from duly.alerts.settings import AlertSettings
 from duly.domain.ids import uuid7
 from duly.domain.records import Claimed, Lane, NewJob, Settled
 from tests.databases import Kind
@@ -64,3 +66,14 @@ def test_statements_of_a_claim_and_of_a_settle(jobs: Duly, database_kind: Kind) 
     )
     check(f"statements of a claim of {BATCH} jobs", claiming, 1 if database_kind.is_postgres else 6)
     check(f"statements of a settle of {BATCH} runs", settling, 1 if database_kind.is_postgres else 7)
+
+
+def test_statements_of_a_look_for_alerts_where_nothing_happens(jobs: Duly, database_kind: Kind) -> None:
+    """The turn, a glance, and on PostgreSQL the size of the database."""
+    task = noop(jobs)
+    task.enqueue(n=0)
+    drain(jobs, 1)
+    evaluator = Evaluator(jobs.store, AlertSettings)
+    evaluator.step()
+    took = statements(jobs, lambda: evaluator.evaluate(now_please=True))
+    check("statements of a look for alerts", took, 3 if database_kind.is_postgres else 2)

@@ -226,7 +226,7 @@ def test_an_idle_worker_leaves_the_database_alone(
 
 @pytest.mark.deep
 def test_an_idle_worker_asks_for_little_in_half_a_minute(jobs: Duly, database_kind: Kind) -> None:
-    """With the look for alerts, the search for lapsed leases and all that. On SQLite a look takes several statements."""
+    """With the look for alerts, the search for lapsed leases and all that. A look is several statements on SQLite."""
 
     @jobs.task
     def work() -> None: ...
