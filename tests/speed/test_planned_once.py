@@ -19,7 +19,7 @@ def ended(job: Claimed, outcome: str) -> Settled:
 
 
 def test_what_runs_again_and_again_is_not_planned_again_and_again(pg_url: str) -> None:
-    with opened(pg_url) as jobs:
+    with opened(pg_url, notify=False) as jobs:  # by one connection
 
         @jobs.task
         def one() -> None: ...

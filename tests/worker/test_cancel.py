@@ -51,7 +51,7 @@ def patient(database_url: str, request: pytest.FixtureRequest) -> Iterator[Patie
     """With hints, and without any: what is sent is thrown away."""
     with opened(database_url) as jobs, pytest.MonkeyPatch.context() as patched:
         if not request.param:
-            patched.setattr(jobs.store.database, "poke", lambda hint: None)
+            patched.setattr(jobs.store.database, "poke", lambda *_: None)
         yield Patient(jobs)
 
 

@@ -178,7 +178,7 @@ def test_a_foreign_writer_that_sends_no_hint_is_noticed_soon_on_sqlite(
 
         with consumer.worker():
             gone_idle(consumer)
-            monkeypatch.setattr(producer.store.database, "poke", lambda hint: None)
+            monkeypatch.setattr(producer.store.database, "poke", lambda *_: None)
             asked = time.monotonic()
             stub.enqueue()
             assert seen.wait(5)

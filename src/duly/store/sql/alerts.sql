@@ -4,7 +4,8 @@ SELECT (SELECT next_at FROM duly.alert_turns WHERE id = 1) - :now,
           AND (channel = 'log' OR (channel = 'webhook' AND :webhook::boolean) OR (channel = 'callback' AND :callback::boolean))) - :now
 
 -- name: anything_to_see Whether there is anything that alerts could be about: mostly not, where nothing happens. Says what time it is, too.
-SELECT :now, EXISTS (SELECT 1 FROM duly.waiting) OR EXISTS (SELECT 1 FROM duly.running) OR EXISTS (SELECT 1 FROM duly.parked)
+-- By queue: in that index claims have marked what is gone, and it is not walked over again.
+SELECT :now, EXISTS (SELECT 1 FROM duly.waiting WHERE queue >= '') OR EXISTS (SELECT 1 FROM duly.running) OR EXISTS (SELECT 1 FROM duly.parked)
     OR EXISTS (SELECT 1 FROM duly.scheduled WHERE run_at <= :now) OR EXISTS (SELECT 1 FROM duly.alerts WHERE ended_at IS NULL)
     OR EXISTS (SELECT 1 FROM duly.rollups WHERE period_us = 60000000 AND period_at >= :now - :window_us::bigint AND failed + crashed > 0)
     OR EXISTS (SELECT 1 FROM duly.ended WHERE state = 'failed' AND finished_at >= :now - :poison_us::bigint)
