@@ -226,7 +226,11 @@ def test_an_idle_worker_leaves_the_database_alone(
 
 @pytest.mark.deep
 def test_an_idle_worker_asks_for_little_in_half_a_minute(jobs: Duly, database_kind: Kind) -> None:
-    """With the look for alerts, the search for lapsed leases and all that. A look is several statements on SQLite."""
+    """With the look for alerts, the search for lapsed leases and all that.
+
+    On SQLite a look for jobs is four statements, every five seconds and whenever anybody wrote, even this worker itself
+    that it lives: some 46 of them here. No round trips.
+    """
 
     @jobs.task
     def work() -> None: ...
@@ -237,7 +241,7 @@ def test_an_idle_worker_asks_for_little_in_half_a_minute(jobs: Duly, database_ki
         time.sleep(3)
         before = jobs.store.database.calls
         time.sleep(30)
-        assert jobs.store.database.calls - before <= 30 * (0.7 if database_kind.is_postgres else 1.5)
+        assert jobs.store.database.calls - before <= 30 * (0.7 if database_kind.is_postgres else 2)
 
 
 def test_the_last_job_of_a_burst_is_not_left_until_the_next_poll(jobs: Duly) -> None:
