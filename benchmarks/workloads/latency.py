@@ -2,8 +2,9 @@
 
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 
-from bench import Run, count_runs
+from bench import Database, Run, count_runs
 from contenders import (
     DBOS_BEST,
     DULY_PG,
@@ -17,7 +18,7 @@ from contenders import (
 )
 from results import Goal, Metric, Sample, percentile
 from workloads.base import Workload
-from workloads.drain import fill_and_drain
+from workloads.drain import drain, fill
 
 INTERVAL = 0.05
 WARM_UP = 5
@@ -88,13 +89,14 @@ class LatencyUnderLoad(Workload):
     name = "latency-loaded"
     title = f"Pick-up latency at {LOAD:.0%} load"
     method = (
-        "First one worker process drains a full queue, as above: what it can do. Then a worker on a fresh"
-        f" database gets {LOAD:.0%} of that rate from another process, which every 10 ms enqueues what is due"
-        " in one bulk call. Over all jobs but the first tenth: from the return of the call to the start of"
-        " the handler, and from the call to it. Enqueueing takes its share of the same machine."
+        "What a worker and a process that enqueues can do together on this machine: the latter offers as many"
+        " jobs a second as a worker drains of a full queue, every 10 ms what is due in one bulk call, and"
+        f" handler starts meanwhile are counted. {LOAD:.0%} of that is then offered to a worker on a fresh"
+        " database. Over all jobs but the first tenth: from the return of the call to the start of the"
+        " handler, and from the call to it."
     )
     contenders = (DULY_PG, PGQUEUER_BEST, PROCRASTINATE_BEST, DULY_SQLITE)
-    metrics = (Metric("offered", "jobs/s offered"), *PERCENTILES)
+    metrics = (Metric("together", "jobs/s together"), Metric("offered", "jobs/s offered"), *PERCENTILES)
     plotted = "p99"
     goals = (
         Goal(text="PostgreSQL p99 in ms", metric="p99", contender="duly-pg", at_most=50),
@@ -102,21 +104,30 @@ class LatencyUnderLoad(Workload):
     )
 
     def measure(self, contender: Contender) -> Sample:
-        sizes = self.bench.sizes
-        rate = LOAD * fill_and_drain(self.bench, contender, contender.jobs(sizes.drain_jobs))["rate"]
-        count = max(100, round(rate * sizes.load_seconds))
-        with self.bench.database(contender) as database:
-            self.bench.call(contender, "fill", database.url, count=1)
-            with self.bench.worker(contender, database) as worker:
-                worker.wait_for_runs(1)
-                self.bench.wait_until_quiet()
-                answer = self.bench.call(contender, "steady", database.url, count=count, first=1, rate=rate)
-                worker.wait_for_runs(count + 1)
-                runs = worker.runs()
-        batches = answer["calls"]
-        calls = [(called, returned) for jobs, called, returned in batches for _ in range(int(jobs))]
-        offered = len(calls) / (batches[-1][2] - batches[0][1])
+        jobs = contender.jobs(self.bench.sizes.drain_jobs)
+        with ExitStack() as kept:  # a database that is dropped keeps the disk busy: all stay to the end
+            database = kept.enter_context(self.bench.database(contender))
+            fill(self.bench, contender, database, jobs)
+            alone = drain(self.bench, contender, database, jobs)["rate"]
+            calls, runs = self._offer(contender, kept.enter_context(self.bench.database(contender)), alone)
+            until = calls[-1][1]
+            together = sum(run.started_at <= until for run in runs) / (until - calls[0][0])
+            offered = LOAD * together
+            calls, runs = self._offer(contender, kept.enter_context(self.bench.database(contender)), offered)
         skipped = len(calls) // 10
-        return (
-            pick_up(calls[skipped:], runs, 2 + skipped) | count_runs(runs, count + 1) | {"offered": offered}
-        )
+        measured = {"together": together, "offered": len(calls) / (calls[-1][1] - calls[0][0])}
+        return pick_up(calls[skipped:], runs, 2 + skipped) | count_runs(runs, len(calls) + 2) | measured
+
+    def _offer(
+        self, contender: Contender, database: Database, rate: float
+    ) -> tuple[list[tuple[float, float]], list[Run]]:
+        """So many jobs a second for a while: when the call for each was made and returned, and the runs."""
+        count = max(100, round(rate * self.bench.sizes.load_seconds))
+        self.bench.call(contender, "fill", database.url, count=1)
+        with self.bench.worker(contender, database) as worker:
+            worker.wait_for_runs(1)
+            self.bench.wait_until_quiet()
+            answer = self.bench.call(contender, "steady", database.url, count=count, first=1, rate=rate)
+            worker.wait_for_runs(count + 1)
+            runs = worker.runs()
+        return [(called, returned) for n, called, returned in answer["calls"] for _ in range(int(n))], runs
