@@ -208,7 +208,7 @@ class Bench:
             _ = self.redis_program
 
     def wait_until_quiet(self) -> None:
-        """Let the machine settle, and its disk: what a dropped database left to write holds others up."""
+        """Let the machine settle, and the disk write what it still has to."""
         os.sync()
         self.busy_at_start.append(machine.wait_until_quiet())
 

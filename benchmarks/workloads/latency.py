@@ -105,7 +105,7 @@ class LatencyUnderLoad(Workload):
 
     def measure(self, contender: Contender) -> Sample:
         jobs = contender.jobs(self.bench.sizes.drain_jobs)
-        with ExitStack() as kept:  # a database that is dropped keeps the disk busy: all stay to the end
+        with ExitStack() as kept:  # dropping one may keep the disk busy: all stay to the end
             database = kept.enter_context(self.bench.database(contender))
             fill(self.bench, contender, database, jobs)
             alone = drain(self.bench, contender, database, jobs)["rate"]

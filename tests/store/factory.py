@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
 from duly.domain.ids import uuid7, uuid7_many
-from duly.domain.records import Claimed, Enqueued, JobRecord, Lane, NewJob, Settled
+from duly.domain.records import Claimed, Enqueued, JobRecord, Lane, NewJob, ProcessIdentity, Settled
 from duly.store.store import Store
 from duly.testing import TestClock
 from tests.clock import us
@@ -17,6 +18,22 @@ from tests.store.raw import Raw
 LEASE = timedelta(seconds=15)
 WORKER = str(uuid4())
 OTHER_WORKER = str(uuid4())
+
+
+ME = ProcessIdentity(host="h", boot_id="b", pid_namespace="n", pid=os.getpid(), process_started_at="s")
+
+
+def add_worker(store: Store, worker_id: str = WORKER, **options: Any) -> None:
+    """Write a worker down."""
+    how: dict[str, Any] = {
+        "lease_us": us(LEASE),
+        "queues": "default",
+        "tasks": "send",
+        "slots": 10,
+        "wake": None,
+        "version": "1",
+    }
+    store.add_worker(worker_id, ME, **(how | options))
 
 
 class Factory:

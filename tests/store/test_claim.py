@@ -13,6 +13,7 @@ import pytest
 from duly.domain.limits import Says
 from duly.domain.rank import DEFAULT_HORIZON_US, STRICT_HORIZON_US
 from duly.domain.records import Claimed, Lane
+from duly.store import ops_claim
 from duly.store.store import Store
 from duly.testing import TestClock
 from tests.clock import us
@@ -418,3 +419,19 @@ def test_limit_is_exact_where_the_server_says_repeatable_read(make: Factory, sto
         test_limit_is_exact_under_eight_threads(make, store, raw)
     finally:
         raw.rows(f"ALTER DATABASE {name} RESET default_transaction_isolation")
+
+
+def test_a_look_tells_jobs_that_run_alone_also_where_there_are_more_lanes_than_it_names(
+    make: Factory, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ops_claim, "MAX_LANES", 2)
+    make.enqueue("sick")
+    for _ in range(2):
+        make.settle(crashed(make.take(task="sick")))
+    for task in "abc":
+        make.enqueue(task)
+    found = store.look("default")
+    assert [lane.task for lane, _ in found.lanes] == ["a", "b"]
+    assert [lane.task for lane, _ in found.suspects] == ["sick"]
+    rest = store.look("default", after=found.lanes[-1][0])
+    assert [[lane.task for lane, _ in lanes] for lanes in rest] == [["c"], ["sick"]]

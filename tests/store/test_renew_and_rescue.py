@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import os
 from datetime import timedelta
 
 import pytest
 
 from duly.domain.ids import uuid7
-from duly.domain.records import ProcessIdentity, Settled, WorkerRecord
+from duly.domain.records import Settled, WorkerRecord
 from duly.domain.states import State
 from duly.store.ops_workers import Seen
 from duly.store.store import Store
 from duly.testing import TestClock
 from tests.clock import boot, set_wall_clock, us
-from tests.store.factory import LEASE, OTHER_WORKER, WORKER, Factory, crashed, released, succeeded
+from tests.store.factory import LEASE, ME, OTHER_WORKER, WORKER, Factory, add_worker, crashed, released, succeeded
 from tests.store.raw import Raw
 
 pytestmark = pytest.mark.everywhere
 
 SECOND = timedelta(seconds=1)
-ME = ProcessIdentity(host="h", boot_id="b", pid_namespace="n", pid=os.getpid(), process_started_at="s")
 
 
 def lapsed_ids(store: Store) -> list[str]:
@@ -257,11 +255,6 @@ def test_a_job_may_outlive_every_worker(make: Factory, store: Store, clock: Test
 
 
 # -- workers on record --------------------------------------------------------------------------------------------
-
-
-def add_worker(store: Store, worker_id: str = WORKER, **options: object) -> None:
-    how = {"lease_us": us(LEASE), "queues": "default", "tasks": "send", "slots": 10, "wake": None, "version": "1"}
-    store.add_worker(worker_id, ME, **(how | options))  # type: ignore[arg-type]
 
 
 def test_a_worker_is_on_record_from_start_to_stop(make: Factory, store: Store, clock: TestClock) -> None:

@@ -37,7 +37,7 @@ from duly.store.statements import Compiled, load, rewrite
 from duly.store.store import Store
 from tests.clock import TickingClock
 from tests.store import invariants
-from tests.store.factory import OTHER_WORKER, WORKER
+from tests.store.factory import OTHER_WORKER, WORKER, add_worker
 from tests.store.processes import PROGRAM, SOURCES, in_processes
 from tests.store.raw import Raw
 
@@ -873,16 +873,9 @@ def wait_for(waker: Any, seconds: float = 5.0) -> list[Hint]:
     return []
 
 
-def add_worker(store: Store, worker_id: str, wake: str | None) -> None:
-    from duly.domain.records import ProcessIdentity
-
-    me = ProcessIdentity(host="h", boot_id="b", pid_namespace="n", pid=1, process_started_at="s")
-    store.add_worker(worker_id, me, lease_us=1, queues="q", tasks="t", slots=1, wake=wake, version="1")
-
-
 def test_an_enqueue_pokes_a_sleeping_worker_with_what_came(store: Store) -> None:
     waker = store.waker(WORKER)
-    add_worker(store, WORKER, waker.address)
+    add_worker(store, wake=waker.address)
     wait_for(waker, 0.1)
     store.enqueue(new_job(queue="mail", tenant="acme"))
     assert wait_for(waker) == [Hint("jobs", "mail", "acme", "t")]
@@ -931,8 +924,8 @@ def test_a_path_too_long_for_a_socket_does_without(tmp_path: Path) -> None:
 
 
 def test_poking_workers_that_are_gone_is_no_error(store: Store) -> None:
-    add_worker(store, WORKER, "/nowhere/at/all.sock")
-    add_worker(store, OTHER_WORKER, None)
+    add_worker(store, wake="/nowhere/at/all.sock")
+    add_worker(store, OTHER_WORKER)
     assert store.enqueue(new_job()).created
 
 

@@ -9,15 +9,13 @@ from typing import Any
 import psycopg
 import pytest
 
-from duly.domain.records import ProcessIdentity
 from duly.store import ops_keys
 from duly.store.call import Dialect
 from duly.store.statements import Compiled
-from duly.store.store import Store
 from tests.databases import Databases, Kind
 from tests.helpers import eventually, opened
 from tests.plans import plans
-from tests.store.factory import WORKER
+from tests.store.factory import WORKER, add_worker
 
 JOBS = 20_000
 FILL = """
@@ -45,19 +43,27 @@ def miscounted(databases: Databases) -> Iterator[str]:
             connection.execute("VACUUM ANALYZE duly.waiting")
             connection.execute(LET_THEM_WAIT)
             assert counted(connection) == 0
+        with psycopg.connect(
+            url, autocommit=True
+        ) as connection:  # who wrote says so when it is gone, or a moment later
+            eventually(lambda: live(connection) >= JOBS)
         yield url
 
 
 def counted(connection: psycopg.Connection[Any]) -> int:
     """How many jobs PostgreSQL found waiting when it last looked."""
-    found = connection.execute("SELECT reltuples::bigint FROM pg_class WHERE oid = 'duly.waiting'::regclass").fetchone()
+    return one(connection, "SELECT reltuples::bigint FROM pg_class WHERE oid = 'duly.waiting'::regclass")
+
+
+def live(connection: psycopg.Connection[Any]) -> int:
+    """How many rows of `waiting` its statistics count as live by now."""
+    return one(connection, "SELECT pg_stat_get_live_tuples('duly.waiting'::regclass)")
+
+
+def one(connection: psycopg.Connection[Any], sql: str) -> int:
+    found = connection.execute(sql.encode()).fetchone()
     assert found is not None
     return int(found[0])
-
-
-def add_worker(store: Store) -> None:
-    me = ProcessIdentity(host="h", boot_id="b", pid_namespace="n", pid=1, process_started_at="s")
-    store.add_worker(WORKER, me, lease_us=1, queues="default", tasks="send", slots=1, wake=None, version="1")
 
 
 def test_jobs_are_looked_up_by_their_keys_again_once_a_table_was_counted(miscounted: str) -> None:

@@ -15,7 +15,7 @@ from duly.alerts.settings import AlertSettings
 from duly.domain.alerts import Reading, decide
 from duly.domain.durations import micros
 from duly.domain.errors import DatabaseError, DatabaseUnavailable
-from duly.metrics.observe import PATIENCE, WINDOW_US, recent, take_standing
+from duly.metrics.observe import MINUTE_US, PATIENCE, WINDOW_US, recent, take_standing
 from duly.store import ops_alerts, ops_observe
 from duly.store.call import Dialect
 from duly.store.ops_observe import Standing
@@ -111,7 +111,10 @@ class Evaluator:
         """Whether no rule can hold and no alert is active, by a glance: where nothing happens that is all."""
         poison = settings.overall.poison
         now, found = self._store.database.read(
-            lambda: ops_alerts.anything_to_see(window_us=WINDOW_US, poison_us=int((poison or 0) * 1e6))
+            lambda: ops_alerts.anything_to_see(
+                window_us=WINDOW_US + MINUTE_US,  # the look counts whole minutes
+                poison_us=int((poison or 0) * 1e6),
+            )
         )
         if found:
             return False

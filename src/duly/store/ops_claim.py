@@ -48,16 +48,17 @@ class Found(NamedTuple):
 
 def look(dialect: Dialect, queue: str, *, after: Lane | None = None) -> Op[Found]:
     """Name the lanes of a queue that have jobs, from one on: MAX_LANES at most; and those of jobs that run alone."""
-    if dialect is Dialect.POSTGRES:
-        tenant, task = ("", "") if after is None else (after.tenant, after.task)
-        rows = yield Call("lanes_and_suspects", {"queue": queue, "n": MAX_LANES, "tenant": tenant, "task": task})
-        if len(rows) < MAX_LANES:
-            found = Found([], [])
-            for row in rows:
-                found[int(str(row[0]))].append((Lane(str(row[1]), str(row[2])), int(str(row[3]))))
-            return found
-    ordinary = yield from lanes(dialect, queue, suspect=False, after=after)
-    return Found(ordinary, (yield from lanes(dialect, queue, suspect=True)))
+    if dialect is Dialect.SQLITE:
+        ordinary = yield from lanes(dialect, queue, suspect=False, after=after)
+        return Found(ordinary, (yield from lanes(dialect, queue, suspect=True)))
+    tenant, task = ("", "") if after is None else (after.tenant, after.task)
+    rows = yield Call("lanes_and_suspects", {"queue": queue, "n": MAX_LANES, "tenant": tenant, "task": task})
+    found = Found([], [])
+    for row in rows:
+        found[int(str(row[0]))].append((Lane(str(row[1]), str(row[2])), int(str(row[3]))))
+    if len(rows) < MAX_LANES:
+        return found
+    return Found(found.lanes, (yield from lanes(dialect, queue, suspect=True)))  # they come last, and did not all fit
 
 
 def claim(
