@@ -195,11 +195,16 @@ def prepare(url: str, n: int) -> Duly:
         ):
             connection.execute(sql)
         connection.commit()
+    enqueue(jobs, n)
+    return jobs
+
+
+def enqueue(jobs: Duly, n: int) -> None:
+    """Enqueue `n` jobs, most of them for threads."""
     names = sorted(jobs.registry.tasks)
-    for name, some in zip(names, (n // 4, n - n // 4), strict=True):  # most by threads
+    for name, some in zip(names, (n // 4, n - n // 4), strict=True):
         for first in range(0, some, 5_000):
             jobs[name].enqueue_many([{"account": each % ACCOUNTS} for each in range(first, min(some, first + 5_000))])
-    return jobs
 
 
 def storm(
@@ -208,21 +213,30 @@ def storm(
     jobs: int,
     processes: int = 3,
     pause: float = 0.6,
+    least: int = 0,
     seed: int | None = None,
     limit: float = 3_600.0,
     apart: bool = False,
 ) -> Report:
-    """Run all jobs while workers are killed, `pause` seconds apart on average. Raises if it takes too long."""
+    """Run all jobs while workers are killed, `pause` seconds apart on average. Raises if it takes too long.
+
+    Where the jobs come to their end before `least` kills, as many again are added: how much a storm shows does not
+    depend on how fast the machine is.
+    """
     seed = random.randrange(1 << 32) if seed is None else seed
     chance = random.Random(seed)
     app = prepare(url, jobs)
+    total = jobs
     before = _on_record(url)
     workers = [_start(url, apart=apart) for _ in range(processes)]
     kills, began = 0, time.monotonic()
     try:
-        while _left(app):
+        while (left := _left(app)) or kills < least:
             if time.monotonic() - began > limit:
-                raise TimeoutError(f"{_left(app)} jobs are left after {limit:.0f} s; {kills} kills, seed {seed}")
+                raise TimeoutError(f"{left} jobs are left after {limit:.0f} s; {kills} kills, seed {seed}")
+            if kills < least and left < jobs // 4:
+                enqueue(app, jobs)
+                total += jobs
             time.sleep(chance.uniform(0, 2 * pause))
             n = chance.randrange(processes)
             _end(workers[n])
@@ -233,7 +247,7 @@ def storm(
             _end(each)
     seconds = time.monotonic() - began
     app.close()
-    return _checked(url, jobs, before, kills, seconds, seed)
+    return _checked(url, total, before, kills, seconds, seed)
 
 
 def _left(app: Duly) -> int:
