@@ -46,7 +46,7 @@ class Sizes:
     payload_jobs: int = 10_000
     process_jobs: int = 200_000
     load_seconds: int = 10
-    flood_jobs: int = 200_000
+    flood_jobs: int = 400_000
     urgent_jobs: int = 20
     imports: int = 10
     backlog_rows: int = 1_000_000
@@ -55,7 +55,7 @@ class Sizes:
     head_jobs: int = 10_000
     history_rows: int = 10_000_000
     prune_rows: int = 200_000
-    crowd_jobs: int = 50_000
+    crowd_jobs: int = 200_000
     mixed_jobs: int = 50_000
     burst_jobs: int = 100_000
     burst_every: int = 67

@@ -18,7 +18,7 @@ QUIET = 0.3
 def describe(folder: Path) -> dict[str, str]:
     """Say what a reader needs to judge the figures; `folder` is where the databases are."""
     return {
-        "processor": f"{os.cpu_count()} x {_processor()}",
+        "processor": processor(),
         "memory": f"{os.sysconf('SC_PHYS_PAGES') * PAGE / 2**30:.0f} GB",
         "system": f"{platform.system()} {'.'.join(platform.release().split('.')[:2])}",
         "file system": file_system(folder) or "unknown",
@@ -27,13 +27,17 @@ def describe(folder: Path) -> dict[str, str]:
     }
 
 
-def _processor() -> str:
+def processor() -> str:
+    """How many cores of which kind."""
     try:
         lines = (PROC / "cpuinfo").read_text().splitlines()
     except OSError:
-        return platform.processor() or platform.machine()
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
+        lines = []
+    told = dict(reversed([[part.strip() for part in line.split(":", 1)] for line in lines if ":" in line]))
+    name = told.get("model name") or platform.processor() or platform.machine()
+    if "cpu family" in told:  # virtual machines call cores of several generations by one name
+        name += f" (family {told['cpu family']}, model {told.get('model', '?')})"
+    return f"{os.cpu_count()} x {name}"
 
 
 def file_system(folder: Path) -> str | None:

@@ -22,7 +22,7 @@ SETTINGS = {
     "synchronous_commit": "on",
     "full_page_writes": "on",
     "shared_buffers": "512MB",
-    "max_connections": "200",
+    "max_connections": "500",
     "listen_addresses": "127.0.0.1",
 }
 

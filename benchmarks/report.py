@@ -10,15 +10,16 @@ from plots import plot
 from postgres import SETTINGS
 from redis_server import SETTINGS as REDIS_SETTINGS
 from results import Goal, Metric, Outcome, Spread
+from standing import standing
 
 METHOD = """\
-Each cell: median (lowest to highest) of {rounds} rounds, without the range where there was one. Contenders
-take turns within a round and who goes first changes; a ratio is formed within a round, then the median over
-the rounds is taken. Client, workers and server share the machine, over 127.0.0.1. A job's body is one 16-byte
-append to a log in memory, from which runs, repeated and missing ones are counted. Every run has a fresh
-database copied from the library's own schema (SQLite: a new file; Redis: a new server), unless its method
-says otherwise. Before a run the harness waits up to 5 s for a quiet machine (less than {quiet} cores busy);
-{noisy} of {runs} runs started on a busier one."""
+Each cell: median (lowest to highest) of the section's rounds, without the range where there was one.
+Contenders take turns within a round and who goes first changes; a ratio is formed within a round, then the
+median over the rounds is taken. Client, workers and server share the machine, over 127.0.0.1. A job's body
+is one 16-byte append to a log in memory, from which runs, repeated and missing ones are counted. Every run
+has a fresh database copied from the library's own schema (SQLite: a new file; Redis: a new server), unless
+its method says otherwise. Before a run the harness waits up to 5 s for a quiet machine (less than {quiet}
+cores busy); {noisy} of {runs} runs started on a busier one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +55,8 @@ def read(path: Path) -> tuple[list[Outcome], Setting]:
                 Goal(**{part.name: goal[part.name] for part in fields(Goal)}) for goal in kept["goals"]
             ),
             rounds=kept["rounds"],
+            date=kept.get("date") or found["setting"]["date"],
+            processor=kept.get("processor") or found["setting"]["machine"]["processor"],
         )
         for kept in found["workloads"]
     ]
@@ -61,10 +64,12 @@ def read(path: Path) -> tuple[list[Outcome], Setting]:
 
 
 def together(settings: Sequence[Setting]) -> Setting:
-    """The circumstances of several runs on one machine, for one page."""
+    """The circumstances of several runs on machines of one size, for one page."""
     last = settings[-1]
+    processors = {each for setting in settings for each in setting.machine["processor"].split(" or ")}
     return replace(
         last,
+        machine=last.machine | {"processor": " or ".join(sorted(processors))},
         commands=[command for setting in settings for command in setting.commands],
         rounds=max(setting.rounds for setting in settings),
         date=" to ".join(sorted({setting.date for setting in settings})),
@@ -104,7 +109,7 @@ def terminal(outcome: Outcome) -> str:
 def markdown(outcomes: Sequence[Outcome], setting: Setting, plots: str | None = None) -> str:
     """The page: method, circumstances, results. `plots`: the folder of the plots, as seen from the page."""
     sections = (_section(outcome, plots) for outcome in outcomes)
-    return "\n\n".join([*_preface(outcomes, setting), *sections]) + "\n"
+    return "\n\n".join([*_preface(outcomes, setting), *_overview(outcomes), *sections]) + "\n"
 
 
 def write(path: Path, text: str) -> None:
@@ -117,9 +122,7 @@ def _preface(outcomes: Sequence[Outcome], setting: Setting) -> Iterable[str]:
     commands = "\n".join(setting.commands)
     yield f"Measured on {setting.date} with\n\n```\n{commands}\n```"
     noisy = sum(busy >= machine.QUIET for busy in setting.busy_at_start)
-    yield METHOD.format(
-        rounds=setting.rounds, quiet=machine.QUIET, noisy=noisy, runs=len(setting.busy_at_start)
-    )
+    yield METHOD.format(quiet=machine.QUIET, noisy=noisy, runs=len(setting.busy_at_start))
     if setting.scale != 1:
         yield f"**A rehearsal at scale {setting.scale:g}: the figures mean nothing.**"
     if setting.postgres:
@@ -145,8 +148,28 @@ def _preface(outcomes: Sequence[Outcome], setting: Setting) -> Iterable[str]:
         yield "\n".join(["Left out:", "", *(f"- {name}: {why}" for name, why in setting.left_out.items())])
 
 
+def _overview(outcomes: Sequence[Outcome]) -> Iterable[str]:
+    compared = standing(outcomes)
+    if len(compared) > 1:
+        yield "## Who is first"
+        yield (
+            "Against the best of the peers that keep their jobs on the same kind of database. The ratio is"
+            " formed within a round. Those on Redis, whose jobs are in memory, are in the tables below."
+        )
+        yield markdown_table(compared)
+    goals = [[outcome.title, *row] for outcome in outcomes for row in _goals(outcome)[1:]]
+    missed = [row[:-1] for row in goals if row[-1] == "NO"]
+    if goals:
+        yield "## Goals"
+        yield f"{len(goals) - len(missed)} of {len(goals)} met; each is in the section it belongs to."
+    if missed:
+        yield "Missed:"
+        yield markdown_table([["where", "goal", "measured", "wanted"], *missed])
+
+
 def _section(outcome: Outcome, plots: str | None) -> str:
-    parts = [f"## {outcome.title}", outcome.method]
+    rounds = f"{len(outcome.rounds)} rounds" if len(outcome.rounds) > 1 else "one round"
+    parts = [f"## {outcome.title}", f"{outcome.method} {outcome.date}, {rounds}, {outcome.processor}."]
     if plots is not None and plot(outcome):
         parts.append(f"![{outcome.title}]({plots}/{outcome.name}.svg)")
     parts.append(markdown_table(_figures(outcome)))

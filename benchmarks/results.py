@@ -82,6 +82,9 @@ class Outcome:
     contenders: dict[str, str]
     plotted: str = ""
     """The metric that is drawn, if one is."""
+    date: str = ""
+    processor: str = ""
+    """When and where it was measured."""
     rounds: list[Round] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
 

@@ -47,10 +47,11 @@ def main() -> int:
             ]
             began = time.monotonic()
             outcomes.append(workload_class(bench).run(options.rounds, contenders))
+            outcomes[-1].date, outcomes[-1].processor = _today(), machine.processor()
             print(report.terminal(outcomes[-1]), flush=True)
             print(f"({time.monotonic() - began:.0f} s)", file=sys.stderr, flush=True)
-        setting = _setting(bench, options, left_out)
-    _write(outcomes, setting, options)
+            # After each: who stops a run of hours keeps what it has measured.
+            _write(outcomes, _setting(bench, options, left_out), options)
     return 1 if any(outcome.failures or not outcome.exactly_once for outcome in outcomes) else 0
 
 
@@ -157,10 +158,14 @@ def _command(options: argparse.Namespace) -> str:
     return " ".join(parts)
 
 
+def _today() -> str:
+    return datetime.now(UTC).date().isoformat()
+
+
 def _setting(bench: Bench, options: argparse.Namespace, left_out: dict[str, str]) -> report.Setting:
     return report.Setting(
         commands=[_command(options)],
-        date=datetime.now(UTC).date().isoformat(),
+        date=_today(),
         rounds=options.rounds,
         scale=options.scale,
         machine=machine.describe(bench.folder),

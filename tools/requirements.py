@@ -84,6 +84,8 @@ def collect(root: Path) -> Iterator[Mark]:
     for folder in FOLDERS:
         for path in sorted((root / folder).rglob("*.py")):
             name = path.relative_to(root).as_posix()
+            if any(part.startswith(".") for part in Path(name).parts):
+                continue  # environments of the benchmarks, which are not ours
             yield from marks_in(ast.parse(path.read_text(encoding="utf-8"), filename=name), name)
 
 

@@ -8,7 +8,7 @@ from bench import Database, count_runs
 from contenders import DULY_PG, DULY_PG_DEF, Contender
 from results import Goal, Metric, Round, Sample
 from workloads.base import Workload
-from workloads.drain import LOOK_FOR_REPEATS, SERVER_CPU, fill, spent
+from workloads.drain import LOOK_FOR_REPEATS, RATE, SERVER_CPU, fill, spent
 from workloads.processes import together
 
 SLOTS = 4
@@ -22,8 +22,8 @@ class Crowd(Workload):
         f"No-op jobs, drained by so many worker processes with {SLOTS} slots each. They share the machine's"
         " cores, so what counts is what a job costs the server, not how soon it is done: CPU, pages (read or"
         " found in the cache), statements and WAL, from before the first worker starts to the end of the"
-        " last, their start-up and shutdown included. With many processes that is the greater part: what a"
-        " job itself costs are the calls and pages of claim and settle."
+        " last, their start-up and shutdown included. With many processes these are a large part: what a job"
+        " itself costs are the calls and pages of claim and settle. Rate: as with two processes."
     )
     counts = (1, 4, 16, 64)
     contenders = tuple(
@@ -32,6 +32,7 @@ class Crowd(Workload):
         for n in counts
     )  # fmt: skip
     metrics = (
+        RATE,
         SERVER_CPU,
         Metric("pages", "pages/job", 1),
         Metric("statements", "statements/job", 3),

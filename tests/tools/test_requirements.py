@@ -147,3 +147,14 @@ def test_our_own_document_holds_the_whole_list() -> None:
     sizes = {"A": 12, "B": 9, "C": 15, "D": 10, "E": 10}
     listed = [f"{section}{n}" for section, size in sizes.items() for n in range(1, size + 1)]
     assert ids == [*listed, *(f"S{n}" for n in (1, 2, 3, 5, 6, 7, 8, 9, 11))]
+
+
+def test_environments_that_lie_in_a_hidden_folder_are_passed_over(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_test(project, '@pytest.mark.requirement("A1")\ndef test_it(): ...\n')
+    hidden = project / "benchmarks" / ".bench" / "peer"
+    hidden.mkdir(parents=True)
+    (hidden / "of_another_python.py").write_text("this is no Python\n")
+    code, _, told = run(project, capsys, "--check")
+    assert (code, told) == (0, "")
