@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 import threading
 import time
@@ -43,6 +44,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     chosen_kinds(config)  # a wrong choice is refused before anything is collected
     tempfile.tempdir = memory()  # and with it `tmp_path`; None is the usual place
+    for number in (signal.SIGINT, signal.SIGQUIT):
+        if signal.getsignal(number) is signal.SIG_IGN:  # started in the background by a shell: processes inherit it
+            signal.signal(number, signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL)
 
 
 def pytest_report_header(config: pytest.Config) -> str:

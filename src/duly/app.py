@@ -28,6 +28,7 @@ from duly.store import ops_enqueue
 from duly.store.call import Dialect, Op
 from duly.store.caps import spend
 from duly.store.database import Hint
+from duly.store.fresh import Fresh
 from duly.store.opening import open_database
 from duly.store.store import Store
 from duly.task import AsyncTask, Duration, Task
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Fresh = Sequence[ops_enqueue.Fresh]
 
 
 class Duly(BulkAdmin, RecurringAdmin, Auditing, Limiting, Metering, Alerting, Tokens):
@@ -259,7 +259,7 @@ class Duly(BulkAdmin, RecurringAdmin, Auditing, Limiting, Metering, Alerting, To
             database=self.store.database,
         )
 
-    def submit_many(self, model: NewJob, rows: Fresh, connection: object | None) -> list[Enqueued]:
+    def submit_many(self, model: NewJob, rows: Sequence[Fresh], connection: object | None) -> list[Enqueued]:
         """Store many jobs, all or none."""
         if connection is None:
             return self.store.enqueue_many(model, rows)
@@ -268,7 +268,7 @@ class Duly(BulkAdmin, RecurringAdmin, Auditing, Limiting, Metering, Alerting, To
         spent = self._check(model, len(rows))
         return run_on(connection, lambda: self._many(model, rows, spent), database=self.store.database)
 
-    async def asubmit_many(self, model: NewJob, rows: Fresh, connection: object) -> list[Enqueued]:
+    async def asubmit_many(self, model: NewJob, rows: Sequence[Fresh], connection: object) -> list[Enqueued]:
         """Store many jobs on the caller's async connection."""
         from duly.store.foreign import arun_on
 
@@ -293,10 +293,10 @@ class Duly(BulkAdmin, RecurringAdmin, Auditing, Limiting, Metering, Alerting, To
 
         return await asyncio.to_thread(self._check, job, n)
 
-    def _many(self, model: NewJob, rows: Fresh, spent: int) -> Op[list[Enqueued]]:
+    def _many(self, model: NewJob, rows: Sequence[Fresh], spent: int) -> Op[list[Enqueued]]:
         keyed = any(len(row) > 3 for row in rows[:1])
         op = ops_enqueue.enqueue_many(self.store.dialect, model, rows, copy=False)
-        return self._notifying(op, model, keyed=keyed, spent=spent)
+        return (yield from self._notifying(op, model, keyed=keyed, spent=spent)).answers
 
     def _notifying(self, op: Op[R], job: NewJob, *, keyed: bool = False, spent: int = 0) -> Op[R]:
         from duly.store.foreign import notifying

@@ -20,7 +20,7 @@ from duly.domain.records import NewJob
 from duly.domain.retry import Backoff, check_retry
 from duly.domain.unique import Unique, dedupe_key
 from duly.job import Job
-from duly.store.ops_enqueue import Fresh
+from duly.store.fresh import Fresh
 from duly.task_limits import key_of
 from duly.worker.registry import Registry, TaskDefinition
 

@@ -21,7 +21,7 @@ from duly.domain.records import Enqueued, NewJob, Pause, Standing
 from duly.domain.states import State
 from duly.job import Job, Run
 from duly.job_verbs import JobVerbs
-from duly.store.ops_enqueue import Fresh
+from duly.store.fresh import Fresh
 from duly.task import AsyncTask, Task
 from duly.tenant_recurring import TenantRecurring
 

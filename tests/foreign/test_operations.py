@@ -110,12 +110,10 @@ def test_many_unique_jobs_at_once(caller: Caller, store: Store) -> None:
     rows = [(job_id, "{}", key) for job_id, key in zip(ids, ["a", "k", "a", "b"], strict=True)]
     caller.begin()
     enqueue(caller, store, held)
-    answers = caller.run(
-        lambda: ops_enqueue.enqueue_many(store.dialect, a_unique_job(), rows, copy=False), store.database
-    )
+    many = caller.run(lambda: ops_enqueue.enqueue_many(store.dialect, a_unique_job(), rows, copy=False), store.database)
     caller.commit()
-    assert [each.id for each in answers] == [ids[0], held.id, ids[0], ids[3]]
-    assert [each.created for each in answers] == [True, False, False, True]
+    assert [each.id for each in many.answers] == [ids[0], held.id, ids[0], ids[3]]
+    assert [each.created for each in many.answers] == [True, False, False, True]
 
 
 def test_cancel_comes_and_goes_with_the_transaction(caller: Caller, store: Store) -> None:

@@ -61,7 +61,7 @@ def test_a_thousand_jobs_at_once(caller: Caller, store: Store, delay_us: int) ->
     model = a_job(delay_us=delay_us)
     rows = [(job_id, f'{{"n": {n}}}', None) for n, job_id in enumerate(uuid7_many(1_000))]
 
-    def many() -> Op[list[Enqueued]]:
+    def many() -> Op[ops_enqueue.Many]:
         return ops_enqueue.enqueue_many(store.dialect, model, rows, copy=False)
 
     caller.begin()
@@ -69,7 +69,7 @@ def test_a_thousand_jobs_at_once(caller: Caller, store: Store, delay_us: int) ->
     caller.rollback()
     assert store.counts() == Counts()
     caller.begin()
-    assert [answer.id for answer in caller.run(many, store.database)] == [row[0] for row in rows]
+    assert [answer.id for answer in caller.run(many, store.database).answers] == [row[0] for row in rows]
     caller.commit()
     counts = store.counts()
     assert [each[3] for each in (counts.scheduled if delay_us else counts.waiting)] == [1_000]

@@ -18,9 +18,9 @@ from typing import Any
 from unittest import mock
 
 from duly.store import foreign_steps, migrate, statements
+from duly.store.texts import texts
 
 _HEADER = re.compile(r"^-- (?:name|part): (\w+)(?: \[(\w+)\])? \S.*$", re.M)
-_FILES = statements._files
 _MIGRATIONS = migrate.migrations
 
 
@@ -89,7 +89,7 @@ Edit = Statement | Schema | Code | Entry
 def blocks() -> dict[str, str]:
     """Every statement and part of `store/sql` as it is written, by its name: `settle [postgres]`, or `set_progress`."""
     found: dict[str, str] = {}
-    for text in _FILES():
+    for _, text in texts("sql"):
         found |= {name: body for name, body, _, _ in _blocks_of(text)}
     return found
 
@@ -108,9 +108,9 @@ def removed(edits: Sequence[Edit]) -> Iterator[None]:
     with ExitStack() as stack:
         said = [each for each in edits if isinstance(each, Statement)]
         if said:
-            texts = [_without(text, said) for text in _FILES()]
+            edited = [(name, _without(text, said)) for name, text in texts("sql")]
             _check_all(said)
-            stack.enter_context(mock.patch.object(statements, "_files", side_effect=lambda: iter(texts)))
+            stack.enter_context(mock.patch.object(statements, "texts", side_effect=lambda _: iter(edited)))
         schema = [each for each in edits if isinstance(each, Schema)]
         if schema:
             changed = {each.file: migration_text(each.file) for each in schema}

@@ -125,7 +125,7 @@ def rows_written_on_postgres(url: str, n: int) -> dict[str, int]:
     with opened(url) as jobs:
         fill(noop(jobs), n)
         drain(jobs, n)
-    eventually(lambda: _sessions(url) == 0)  # a session that ends has handed in all that it counted
+    eventually(lambda: sessions(url) == 0)  # a session that ends has handed in all that it counted
     return {table: written - before.get(table, 0) for table, written in _tuples(url).items()}
 
 
@@ -137,7 +137,8 @@ def _tuples(url: str) -> dict[str, int]:
     return {str(table): int(written) for table, written in rows}
 
 
-def _sessions(url: str) -> int:
+def sessions(url: str) -> int:
+    """How many others are connected to a database."""
     with psycopg.connect(url, autocommit=True) as connection:
         row = connection.execute(
             "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"

@@ -15,8 +15,8 @@ from tests.speed.counting import Calls, Handler, calls_here, calls_in_new_thread
 N = 3_000
 MARGIN = 1.15
 COUNTED = {
-    Kind.SQLITE: {"async def": 53, "def": 51, "one enqueue": 152, "one of many": 23.2},
-    Kind.PG18: {"async def": 61.5, "def": 58.7, "one enqueue": 97, "one of many": 30.2},
+    Kind.SQLITE: {"async def": 48.5, "def": 49.5, "one enqueue": 133, "one of many": 23.1},
+    Kind.PG18: {"async def": 50.5, "def": 51.5, "one enqueue": 100, "one of many": 30.1},
 }
 
 

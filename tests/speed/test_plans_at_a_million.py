@@ -5,14 +5,12 @@ Smaller tables are in `tests/store/test_postgres.py` and `tests/limits/test_plan
 
 from __future__ import annotations
 
-import json
 import re
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any, NamedTuple
-from uuid import UUID
+from typing import Any
 
 import psycopg
 import pytest
@@ -21,11 +19,11 @@ from duly.domain.clock import SystemClock
 from duly.domain.records import Lane, Settled
 from duly.store import ops_claim, ops_settle, ops_upkeep
 from duly.store.call import Call, Dialect, Op
-from duly.store.postgres import PLANNER
 from duly.store.sqlite import SqliteDatabase
 from duly.store.statements import Compiled
 from duly.store.store import Store
 from tests.databases import Databases, Kind
+from tests.speed.reading import Read, on_postgres
 from tests.store.factory import WORKER
 
 pytestmark = [pytest.mark.deep, pytest.mark.timeout(900)]
@@ -66,14 +64,6 @@ def job_id(n: int) -> str:
     return f"00000000-0000-7000-8000-{n:012d}"
 
 
-class Read(NamedTuple):
-    """What one statement read: pages on PostgreSQL, steps of SQLite's machine; which tables it went through whole."""
-
-    amount: int
-    scanned: set[str]
-    plan: str
-
-
 # -- PostgreSQL -------------------------------------------------------------------------------------------------------
 
 
@@ -87,48 +77,6 @@ def big_postgres(databases: Databases) -> Iterator[str]:
             of_number = "('00000000-0000-7000-8000-' || lpad(n::text, 12, '0'))::uuid"
             connection.execute(FILL.format(id=of_number, worker=f"'{WORKER}'::uuid", **series).encode())
         yield url
-
-
-def on_postgres(url: str, op: Op[Any]) -> dict[str, Read]:
-    """Run an operation, see what each statement reads, and undo it."""
-    compiled = Compiled(Dialect.POSTGRES, "pyformat", "duly", server_clock=True)
-    found: dict[str, Read] = {}
-    with psycopg.connect(url, options=PLANNER) as connection:
-        rows: Any = None
-        while True:
-            try:
-                call = next(op) if rows is None else op.send(rows)
-            except StopIteration:
-                break
-            assert isinstance(call, Call)
-            sql, order = compiled.get(call.name)
-            params = {name: call.params[name] for name in order}
-            connection.execute("SAVEPOINT before")
-            text = f"EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) {sql}"
-            explained = connection.execute(text.encode(), params).fetchone()
-            connection.execute("ROLLBACK TO before")
-            assert explained is not None
-            plan = explained[0][0]["Plan"]
-            shown = json.dumps(explained[0], indent=1)
-            found[call.name] = Read(pages_of(plan), set(scanned_whole(plan)), shown)
-            cursor = connection.execute(sql.encode(), params)
-            given = cursor.fetchall() if cursor.description else []
-            rows = [tuple(str(value) if isinstance(value, UUID) else value for value in row) for row in given]
-        connection.rollback()
-    return found
-
-
-def pages_of(plan: dict[str, Any]) -> int:
-    """The pages of a statement and of its parts (WITH), those that nobody reads from among them."""
-    own = int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
-    return own + sum(pages_of(part) for part in plan.get("Plans", []) if "CTE" in part.get("Subplan Name", ""))
-
-
-def scanned_whole(plan: dict[str, Any]) -> Iterator[str]:
-    if plan["Node Type"] == "Seq Scan":
-        yield plan["Relation Name"]
-    for part in plan.get("Plans", []):
-        yield from scanned_whole(part)
 
 
 # -- SQLite -----------------------------------------------------------------------------------------------------------
@@ -213,7 +161,7 @@ def claim(dialect: Dialect, lanes: int) -> Op[Any]:
     claimed = yield from ops_claim.claim(
         dialect, queue="default", from_lanes=named, n=TAKEN, worker_id=WORKER, lease_us=1_000_000
     )
-    assert len(claimed) == TAKEN
+    assert len(list(claimed)) == TAKEN
 
 
 def settle(dialect: Dialect) -> Op[Any]:

@@ -101,3 +101,13 @@ def test_difficult_text_comes_back_as_it_was(make: Factory, store: Store) -> Non
 def test_more_than_one_chunk_is_stored_whole(make: Factory, store: Store, raw: Raw) -> None:
     ids = make.many(12_345)
     assert raw.count("jobs") == raw.count("waiting") == len(ids)
+
+
+@pytest.mark.requirement("D6")
+def test_jobs_with_and_without_a_key_of_limits_go_to_their_own_places(make: Factory, store: Store, raw: Raw) -> None:
+    ids = uuid7_many(7)
+    rows = [(job_id, "{}", None, "k" if n % 3 == 0 else None) for n, job_id in enumerate(ids)]
+    store.enqueue_many(make.new(), rows)
+    keyed = {job_id for job_id, _, _, key in rows if key}
+    assert {row[0] for row in raw.rows("SELECT id FROM duly.parked WHERE reason = 'arrived' AND mark = 'k'")} == keyed
+    assert {row[0] for row in raw.rows("SELECT id FROM duly.waiting")} == set(ids) - keyed

@@ -438,6 +438,12 @@ def test_a_plain_job_wakes_a_sleeping_worker_after_its_commit(real: Store, pg: F
     real.enqueue(new_job(queue="mail", tenant="acme"))
     assert waker.wait(5.0) == [Hint("jobs", "mail", "acme", "send")]
     assert [job.id for job in pg.claim(queue="mail", tenant="acme")]
+    rows = [(job_id, "{}", None) for job_id in uuid7_many(3)]
+    real.enqueue_many(new_job(queue="mail", tenant="acme", priority=7), rows)
+    ranks = {row[0] for row in pg.raw.rows("SELECT rank FROM duly.waiting")}
+    assert waker.wait(5.0) == [Hint("jobs", "mail", "acme", "send", *ranks)]
+    real.enqueue_many(new_job(queue="mail", tenant="acme"), rows)
+    assert waker.wait(5.0) == [Hint("jobs", "mail", "acme", "send")], "a repetition: nobody knows their rank"
     real.set_idle(WORKER, False)
     real.enqueue(new_job())
     assert waker.wait(0.2) == [], "nobody sleeps"
@@ -617,6 +623,17 @@ def test_an_address_where_nobody_answers_is_named(url: str) -> None:
     with pytest.raises(DatabaseUnavailable, match=re.escape(f"cannot connect to {url}: ")):
         store.enqueue(new_job())
     store.close()
+
+
+def test_a_server_without_a_free_connection_is_told_from_one_that_is_away(pg_server: PostgresServer) -> None:
+    with psycopg.connect(pg_server.url(), autocommit=True) as owner:
+        owner.execute("CREATE ROLE crowded LOGIN CONNECTION LIMIT 0")
+    store = Store.open(pg_server.url().replace("postgres@", "crowded@", 1))
+    with pytest.raises(DatabaseUnavailable) as refused:
+        store.counts()
+    assert "too many connections" in str(refused.value)
+    assert "raise max_connections, run fewer workers" in str(refused.value)
+    assert "that the server is running" not in str(refused.value)
 
 
 @pytest.mark.parametrize(

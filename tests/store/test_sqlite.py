@@ -110,9 +110,9 @@ def test_more_threads_than_fit_into_one_commit_all_get_their_answers(store: Stor
     holding, go_on = threading.Event(), threading.Event()
 
     def hold() -> Op[None]:
+        yield Call("clock", {"queue": "", "horizon": 0})
         holding.set()
         go_on.wait(20)
-        yield Call("clock", {"queue": "", "horizon": 0})
 
     with ThreadPoolExecutor(len(ids) + 1) as pool:
         held = pool.submit(store.run, hold)
@@ -132,9 +132,9 @@ def one_commit(store: Store, operations: list[Callable[[], Op[Any]]]) -> Iterato
     holding, go_on = threading.Event(), threading.Event()
 
     def hold() -> Op[None]:
+        yield Call("clock", {"queue": "", "horizon": 0})
         holding.set()
         go_on.wait(20)
-        yield Call("clock", {"queue": "", "horizon": 0})
 
     with ThreadPoolExecutor(len(operations) + 1) as pool:
         held = pool.submit(store.run, hold)
@@ -176,6 +176,27 @@ def test_in_one_commit_an_operation_that_fails_does_not_spoil_the_others(store: 
     assert job_count(path) == 3
 
 
+def test_what_comes_before_the_first_statement_is_worked_out_while_others_write(store: Store) -> None:
+    prepared, ran = threading.Event(), threading.Event()
+
+    def long_to_prepare() -> Op[None]:
+        prepared.set()
+        yield Call("clock", {"queue": "", "horizon": 0})
+        ran.set()
+
+    beside = threading.Thread(target=store.run, args=[long_to_prepare])
+
+    def hold() -> Op[bool]:
+        yield Call("clock", {"queue": "", "horizon": 0})
+        beside.start()
+        return prepared.wait(20) and not ran.is_set()
+
+    store.counts()
+    assert store.run(hold), "worked out, and not run before its turn"
+    beside.join(20)
+    assert ran.is_set()
+
+
 def test_alone_too_an_operation_that_fails_leaves_nothing_and_its_error_stays_what_it_is(
     store: Store, path: Path
 ) -> None:
@@ -201,9 +222,9 @@ def test_a_thread_told_to_stop_while_it_commits_for_others_harms_none_of_them(st
     stop = iter([True])
 
     def interrupted() -> Op[None]:
+        yield Call("clock", {"queue": "", "horizon": 0})
         if next(stop, False):
             raise KeyboardInterrupt
-        yield Call("clock", {"queue": "", "horizon": 0})
 
     store.counts()
     with one_commit(store, [enqueue_op(), interrupted, enqueue_op()]) as futures:
@@ -461,6 +482,10 @@ def test_a_file_or_folder_that_may_not_be_written_is_named(path: Path, tmp_path:
 def test_the_disk_that_a_folder_is_on_is_known(where: str, kind: str) -> None:
     assert filesystem.kind_of(Path(where), MOUNTS) == kind
     assert filesystem.is_network(Path(where), MOUNTS) == (kind in ("nfs4", "cifs", "fuse.sshfs"))
+
+
+def test_the_room_on_a_disk_is_what_the_system_says(tmp_path: Path) -> None:
+    assert filesystem.free_bytes(tmp_path) == pytest.approx(shutil.disk_usage(tmp_path).free, abs=1 << 28)
 
 
 def test_where_the_system_does_not_say_no_disk_is_refused() -> None:
@@ -879,6 +904,9 @@ def test_an_enqueue_pokes_a_sleeping_worker_with_what_came(store: Store) -> None
     wait_for(waker, 0.1)
     store.enqueue(new_job(queue="mail", tenant="acme"))
     assert wait_for(waker) == [Hint("jobs", "mail", "acme", "t")]
+    store.enqueue_many(new_job(queue="later"), [(job_id, "{}", None) for job_id in uuid7_many(2)])
+    ((_, rank),) = store.lanes("later")
+    assert wait_for(waker) == [Hint("jobs", "later", "", "t", rank)], "of many the rank is known"
     waker.dispose()
 
 

@@ -43,9 +43,8 @@ def miscounted(databases: Databases) -> Iterator[str]:
             connection.execute("VACUUM ANALYZE duly.waiting")
             connection.execute(LET_THEM_WAIT)
             assert counted(connection) == 0
-        with psycopg.connect(
-            url, autocommit=True
-        ) as connection:  # who wrote says so when it is gone, or a moment later
+        # who wrote says so when it is gone, or a moment later
+        with psycopg.connect(url, autocommit=True) as connection:
             eventually(lambda: live(connection) >= JOBS)
         yield url
 

@@ -10,7 +10,11 @@ import pytest
 
 from duly import Backoff, Duly
 from duly.domain.records import Claimed, Lane
+from duly.store.ops_claim import Found
+from duly.store.sqlite_wake import SqliteWaker
+from duly.store.store import Store
 from duly.worker import lanes as lanes_module
+from duly.worker.claimer import LOOK_COST
 from duly.worker.lanes import Lanes
 from tests.helpers import Ledger, eventually, worker_process
 from tests.worker.tasks import declare
@@ -50,7 +54,8 @@ def test_a_quick_claim_needs_no_cursor() -> None:
 def test_the_cursor_moves_on_with_every_job_though_fewer_came_than_asked(lanes: Lanes) -> None:
     claimed(lanes, 30, asked=2, seconds=FAST)
     assert KEY not in lanes.heads
-    assert lanes.look_wanted, "only from the cursor on it is empty"
+    assert lanes.look_due, "only from the cursor on it is empty"
+    assert not lanes.look_wanted, "nobody said that there is something"
     lanes.hint("", "send", None)
     assert lanes.pick([KEY]) == [Lane(*KEY, 30, "id-30")]
 
@@ -62,6 +67,13 @@ def test_after_a_slow_walk_over_nothing_the_next_begins_where_the_last_job_was(l
     claimed(lanes, asked=2, seconds=SLOW)
     lanes.hint("", "send", None)
     assert lanes.pick([KEY]) == [Lane(*KEY, 20, "id-20")]
+
+
+def test_a_hint_of_the_cursors_own_rank_takes_it_back_to_the_first_of_that_rank(lanes: Lanes) -> None:
+    lanes.seen([(Lane(*KEY), 20)], [], full=False, seconds=SLOW)
+    assert lanes.pick([KEY]) == [Lane(*KEY, 20, "id-20")], "a look finds those that wait there anyhow"
+    lanes.hint("", "send", 20)
+    assert lanes.pick([KEY]) == [Lane(*KEY, 20)]
 
 
 def test_a_hint_that_says_its_rank_takes_the_cursor_back_to_it(lanes: Lanes) -> None:
@@ -136,3 +148,31 @@ def test_the_job_of_a_killed_worker_is_found_before_the_cursor(jobs: Duly, datab
             doomed.kill()
             stuck.wait(20)
     assert ledger.count("start", "stuck") == 2
+
+
+@pytest.mark.usefixtures("everything_is_slow")
+def test_where_looks_are_slow_a_bulk_that_says_its_rank_asks_for_none(
+    jobs: Duly, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[float] = []
+    look, slow = Store.look, 0.03
+
+    def slow_look(store: Store, queue: str, *, after: Lane | None = None) -> Found:
+        looks.append(time.monotonic())
+        time.sleep(slow)
+        return look(store, queue, after=after)
+
+    @jobs.task
+    def send() -> None: ...
+
+    monkeypatch.setattr(Store, "look", slow_look)
+    # That SQLite's file has changed says no rank, and an idle worker then looks, rightly. Only enqueues speak here.
+    monkeypatch.setattr(SqliteWaker, "_data_version", lambda waker: None)
+    with jobs.worker(thread_slots=4):
+        send.enqueue_many([{}] * 20)[-1].wait(10)
+        began, first = time.monotonic(), len(looks)
+        while time.monotonic() < began + 2.5:
+            send.enqueue_many([{}] * 20)[-1].wait(10)
+        took = time.monotonic() - began
+    most = took / (LOOK_COST * slow) + 2
+    assert 1 <= len(looks) - first <= most, "looks take more than their share, and claims wait for each"

@@ -11,18 +11,26 @@ from typing import Any
 
 import pytest
 
-from duly import Backoff, Duly, State
+from duly import Backoff, Duly, State, current_job
 from duly.domain.clock import SystemClock
 from duly.domain.errors import DatabaseError
 from duly.domain.ids import uuid7
 from duly.domain.records import Lane, ProcessIdentity, Settled
 from duly.maintenance.rescue import Deaths, rescue_dead, rescue_lapsed
 from duly.store.store import Store
-from duly.worker import identity
+from duly.worker import claimer, identity
 from tests.clock import us
 from tests.databases import Kind
 from tests.helpers import Ledger, WorkerProcess, eventually, never, opened, worker_process
 from tests.worker.tasks import declare
+
+
+def take_two_workers(jobs: Duly, task: str, n: int) -> None:
+    """So many jobs are lost with their worker, twice."""
+    for _ in range(2):
+        eventually(lambda: bool(jobs.store.promote(10)) or len(jobs.list(state="queued")) == n)
+        jobs.store.claim("default", [Lane("", task)], n, worker_id=uuid7(), lease_us=1)
+        eventually(lambda: rescue_lapsed(jobs.store, lease_us=0, crash_limit=3) == n)
 
 
 @pytest.mark.requirement("D1", "D7", "A8")
@@ -215,13 +223,69 @@ def test_those_that_ran_beside_a_job_that_kills_run_alone_one_right_after_anothe
         return n
 
     made = work.enqueue_many([{"n": n} for n in range(6)])
-    for _ in range(2):
-        eventually(lambda: bool(jobs.store.promote(10)) or len(jobs.list(state="queued")) == 6)
-        jobs.store.claim("default", [Lane("", "work")], 6, worker_id=uuid7(), lease_us=1)
-        eventually(lambda: rescue_lapsed(jobs.store, lease_us=0, crash_limit=3) == 6)
+    take_two_workers(jobs, "work", 6)
     with jobs.worker():
         until = time.monotonic() + 8
         assert [job.wait(until - time.monotonic()) for job in made] == list(range(6))
+
+
+@pytest.mark.requirement("E7")
+def test_nothing_begins_after_a_suspect_before_it_is_on_record_that_it_ended_well(
+    jobs: Duly, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever killed the worker then would take the suspect with it, for the third time: an innocent would fail."""
+    begun: list[str] = []
+    too_soon: list[tuple[str, str]] = []
+
+    @jobs.task
+    def work(n: int) -> int:
+        too_soon.extend((job.id, job.state) for job in map(jobs.get, begun) if job.state is not State.SUCCEEDED)
+        begun.append(current_job().id)
+        return n
+
+    suspects = work.enqueue_many([{"n": n} for n in range(4)])
+    take_two_workers(jobs, "work", 4)
+    ordinary = work.enqueue(4)
+    worker = jobs.worker()
+    settle = worker._worker._finisher._store.settle
+
+    def settle_late(*some: Any, **more: Any) -> Any:
+        time.sleep(0.1)
+        return settle(*some, **more)
+
+    monkeypatch.setattr(worker._worker._finisher._store, "settle", settle_late)
+    with worker:
+        assert [job.wait(10) for job in (*suspects, ordinary)] == list(range(5))
+    assert too_soon == []
+    assert len(begun) == 5
+
+
+def test_a_run_that_cannot_be_put_on_record_keeps_a_suspect_waiting_for_a_while_only(
+    jobs: Duly, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A caller's transaction may hold the row of a recurring job for long."""
+    monkeypatch.setattr(claimer, "SUSPECT_PATIENCE", 0.3)
+    monkeypatch.setattr(claimer, "SUSPECT_AT_LAST", 0.6)
+
+    @jobs.task
+    def work(n: int) -> int:
+        return n
+
+    made = work.enqueue_many([{"n": n} for n in range(2)])
+    take_two_workers(jobs, "work", 2)
+    worker = jobs.worker()
+    within = worker._worker._claimer
+
+    class NeverOnRecord(dict[str, Any]):
+        def __bool__(self) -> bool:
+            return True
+
+        def get(self, job_id: str, default: Any = None) -> Any:
+            return within._alone
+
+    within._held = NeverOnRecord()
+    with worker:
+        assert [job.wait(10) for job in made] == [0, 1]
 
 
 @pytest.mark.requirement("E7")

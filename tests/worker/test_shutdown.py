@@ -251,3 +251,36 @@ def test_a_process_that_stops_its_worker_leaves_no_job_behind(jobs: Duly, databa
     assert {job.attempts for job in stored} == {0}
     assert quick.refresh().state is State.SUCCEEDED
     assert jobs.workers() == []
+
+
+def test_nobody_turns_in_circles_while_another_part_takes_its_time_to_stop(
+    jobs: Duly, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = jobs.worker()
+    running = worker.start()
+    entered, leave = threading.Event(), threading.Event()
+
+    def slow() -> float:
+        entered.set()
+        leave.wait(5)
+        return 1.0
+
+    waits: list[float] = []
+    assert running._waker is not None
+    wait = running._waker.wait
+
+    def counted(timeout: float) -> object:
+        waits.append(timeout)
+        return wait(timeout)
+
+    monkeypatch.setattr(running._waker, "wait", counted)
+    monkeypatch.setattr(running._keep_service, "_step", slow)
+    running._keep_service.wake()
+    assert entered.wait(5)
+    stopping = threading.Thread(target=worker.stop)
+    stopping.start()
+    time.sleep(0.3)
+    leave.set()
+    stopping.join(10)
+    assert not stopping.is_alive()
+    assert len(waits) <= 5

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import platform
-import shutil
 import time
 from collections.abc import Callable, Collection, Sequence
 
@@ -16,7 +15,7 @@ from duly.domain.alerts import Reading, decide
 from duly.domain.durations import micros
 from duly.domain.errors import DatabaseError, DatabaseUnavailable
 from duly.metrics.observe import MINUTE_US, PATIENCE, WINDOW_US, recent, take_standing
-from duly.store import ops_alerts, ops_observe
+from duly.store import filesystem, ops_alerts, ops_observe
 from duly.store.call import Dialect
 from duly.store.ops_observe import Standing
 from duly.store.store import Store
@@ -151,7 +150,7 @@ class Evaluator:
             assert isinstance(database, SqliteDatabase)
             wal = database.path.with_name(f"{database.path.name}-wal")
             sizes = [each.stat().st_size if each.exists() else 0 for each in (wal, database.path)]
-            return Sizes(shutil.disk_usage(database.path.parent).free, *sizes)
+            return Sizes(filesystem.free_bytes(database.path.parent), *sizes)
         try:
             found = database.read(ops_observe.postgres_size)
         except DatabaseUnavailable:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,7 +33,7 @@ def check(app: Duly, database: SqliteDatabase, *, deep: bool) -> Iterator[Findin
     yield journal(version, mode, app.settings.synchronous)
     yield log_size(_size(path.with_name(f"{path.name}-wal")))
     yield disk(filesystem.kind_of(path.parent))
-    yield space(shutil.disk_usage(path.parent).free, _size(path))
+    yield space(filesystem.free_bytes(path.parent), _size(path))
     yield can_lock(database.lock_path)
     yield from indexes(database.read(lambda: ops_doctor.indexes("")), migrate.indexes(Dialect.SQLITE))
     if deep or _size(path) <= SMALL_FILE:

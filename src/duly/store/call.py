@@ -6,7 +6,7 @@ caller's. So each operation is written once for sync and async, and a test can s
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple, TypeVar
 
@@ -31,11 +31,14 @@ class Call(NamedTuple):
 
 
 class CopyIn(NamedTuple):
-    """Rows for `COPY table (columns) FROM STDIN`, already in COPY's text format. PostgreSQL, own connections only."""
+    """Rows for `COPY table (columns) FROM STDIN`, already in COPY's text format. PostgreSQL, own connections only.
+
+    `blocks`: lines, many together, made as they are sent.
+    """
 
     table: str
     columns: str
-    data: Sequence[str]
+    blocks: Iterable[str]
 
 
 class Foreign(NamedTuple):

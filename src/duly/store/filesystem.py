@@ -1,7 +1,8 @@
-"""Tells on which kind of file system a file lies: SQLite's write-ahead log needs one that a single host owns."""
+"""Tells on which kind of file system a file is (SQLite's log needs one that a single host owns), and its free space."""
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -34,3 +35,13 @@ def kind_of(path: Path, mounts: str | None = None) -> str:
 def is_network(path: Path, mounts: str | None = None) -> bool:
     """Whether `path` is on a disk that other hosts may share."""
     return kind_of(path, mounts) in NETWORK
+
+
+def free_bytes(folder: Path) -> int:
+    """How much can still be written to the file system of `folder`."""
+    if hasattr(os, "statvfs"):
+        found = os.statvfs(folder)
+        return found.f_bavail * found.f_frsize
+    from shutil import disk_usage  # Windows; elsewhere a worker need not carry what it brings along
+
+    return disk_usage(folder).free

@@ -6,11 +6,11 @@ import re
 from collections.abc import Sequence
 from enum import StrEnum
 from functools import lru_cache
-from importlib import resources
 from typing import NamedTuple
 
 from duly.domain.errors import SchemaInUse, SchemaMissing, SchemaTooNew, SchemaTooOld
 from duly.store.call import Dialect
+from duly.store.texts import texts
 
 _TABLE = re.compile(r"^CREATE TABLE duly\.(\w+).*\bPRIMARY KEY\b", re.S)
 _DROPPED = re.compile(r"^DROP TABLE duly\.(\w+)")
@@ -90,10 +90,10 @@ class Behind(NamedTuple):
 def migrations(dialect: Dialect) -> tuple[Migration, ...]:
     """Every migration of a dialect, in order."""
     found: list[Migration] = []
-    for entry in resources.files("duly.store").joinpath("migrations").iterdir():
-        match = _NAME.match(entry.name)
+    for name, text in texts("migrations"):
+        match = _NAME.match(name)
         if match and match.group(3) == dialect:
-            found.append(Migration(int(match.group(1)), match.group(2), entry.read_text(encoding="utf-8")))
+            found.append(Migration(int(match.group(1)), match.group(2), text))
     return tuple(sorted(found))
 
 

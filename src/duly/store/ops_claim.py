@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -73,13 +73,14 @@ def claim(
     gates: Sequence[Gate] = (),
     ended: Sequence[tuple[str, int]] = (),
     shares: Mapping[str, int] | None = None,
-) -> Op[list[Claimed]]:
+) -> Op[Iterable[Claimed]]:
     """Lease up to `n` jobs to a worker, lowest rank first across the lanes named.
 
     `gates` are the limits that bind all of these lanes: they are held, and no more is taken than they have room for. A
     lane that another limit binds, or that is paused, gives nothing. `ended` are runs of which the caller knows that
     they have ended, though they are not settled yet: they do not count. With `shares` of each tenant's lanes no more
-    are taken than its share; lowest rank first within the tenant.
+    are taken than its share; lowest rank first within the tenant. What SQLite answers is read after the commit, when
+    somebody looks at it: others can write meanwhile.
     """
     if not from_lanes or n <= 0:
         return []
@@ -122,7 +123,7 @@ def _claim_sqlite(
     gates: Sequence[Gate],
     ended: Sequence[tuple[str, int]],
     shares: Mapping[str, int] | None,
-) -> Op[list[Claimed]]:
+) -> Op[Iterable[Claimed]]:
     rated: list[Gate] = []
     if (yield Call("any_gate")):
         from_lanes = yield from _open_lanes(from_lanes, str(params["queue"]), gates)
@@ -140,10 +141,17 @@ def _claim_sqlite(
     yield Call("leave_lane")
     rows = yield Call("leased_jobs")
     yield Call("clear_leasing")
-    leased = [Claimed._make(row) for row in json.loads(str(rows[0][0]))]
-    if rated and leased:
-        yield from spend(rated, len(leased), json.dumps([job.id for job in leased]))
-    return leased
+    leased = _read(str(rows[0][0]))
+    if not rated:
+        return leased
+    jobs = list(leased)
+    if jobs:
+        yield from spend(rated, len(jobs), json.dumps([job.id for job in jobs]))
+    return jobs
+
+
+def _read(leased: str) -> Iterator[Claimed]:
+    yield from map(Claimed._make, json.loads(leased))
 
 
 def _pick_from(

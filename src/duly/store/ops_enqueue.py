@@ -7,13 +7,12 @@ from collections.abc import Collection, Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
-from duly.domain.rank import DEFAULT_HORIZON_US, rank
+from duly.domain.rank import DEFAULT_HORIZON_US
 from duly.domain.records import HOLD, Enqueued, NewJob
 from duly.domain.unique import storage_key
-from duly.store.call import Call, CopyIn, Dialect, Op, Rows, Value
-
-Fresh = tuple[str, str, str | None] | tuple[str, str, str | None, str | None]
-"""What differs between jobs of one bulk call: id, arguments, unique key, and the key of its limits if any has one."""
+from duly.store.call import Call, Dialect, Op, Rows, Value
+from duly.store.fresh import Fresh, Plan, limit_key, plan_of
+from duly.store.ops_copy import copy_jobs
 
 CHUNK = 5_000
 MOVES = 100
@@ -21,13 +20,6 @@ MOVES = 100
 
 WHILE_QUEUED = (HOLD["queued"],)
 _NO_EXTRAS = (None,) * 4
-_COPY_JOBS = (
-    "id, task, queue, tenant, args, priority, max_attempts, retry, timeout_us, expires_at, created_at, "
-    "enqueued_by, unique_key, tags, headers, limit_key"
-)
-_COPY_WAITING = "queue, suspect, tenant, task, rank, id, run_at, priority, token, attempt, crashes, hold"
-_COPY_ARRIVED = "id, queue, tenant, task, run_at, priority, hold, parked_at, reason, mark, rank"
-_COPY_SCHEDULED = "id, run_at, queue, tenant, task, priority, token, attempt, crashes, hold"
 
 
 def enqueue(dialect: Dialect, job: NewJob) -> Op[Enqueued]:
@@ -265,45 +257,38 @@ def move_to(dialect: Dialect, job_id: str, *, run_at: int | None, delay_us: int)
     return True
 
 
-class _Plan(NamedTuple):
-    """The instants and the rank that the jobs of one bulk call share."""
+class Many(NamedTuple):
+    """What became of many jobs, and the rank that all of them have, if it is one and known."""
 
-    now: int
-    run_at: int
-    expires_at: int | None
-    rank: int
+    answers: list[Enqueued]
+    rank: int | None = None
 
 
-def _plan(model: NewJob, clock: Rows) -> _Plan:
-    now, horizon = int(str(clock[0][0])), int(str(clock[0][1]))
-    run_at = model.run_at if model.run_at is not None else now + model.delay_us
-    expires_at = model.expires_at
-    if expires_at is None and model.expires_us is not None:
-        expires_at = run_at + model.expires_us
-    return _Plan(now, run_at, expires_at, rank(run_at, model.priority, horizon))
-
-
-def enqueue_many(dialect: Dialect, model: NewJob, rows: Sequence[Fresh], *, copy: bool) -> Op[list[Enqueued]]:
+def enqueue_many(dialect: Dialect, model: NewJob, rows: Sequence[Fresh], *, copy: bool) -> Op[Many]:
     """Store many jobs that differ only in id, arguments and unique key; `model` says the rest. May be repeated."""
     if not rows:
-        return []
+        return Many([])
     if model.unique_mode != "none":
-        return (yield from _enqueue_many_unique(dialect, model, rows))
-    yield from _insert_new(dialect, model, rows, copy=copy)
-    return [Enqueued(row[0], created=True) for row in rows]
+        return Many((yield from _enqueue_many_unique(dialect, model, rows)))
+    rank = yield from _insert_new(dialect, model, rows, copy=copy)
+    return Many([Enqueued(row[0], created=True) for row in rows], rank)
 
 
-def _insert_new(dialect: Dialect, model: NewJob, rows: Sequence[Fresh], *, copy: bool) -> Op[None]:
-    """Store jobs without unique keys. All were stored together, so the first tells whether this is a repetition."""
+def _insert_new(dialect: Dialect, model: NewJob, rows: Sequence[Fresh], *, copy: bool) -> Op[int | None]:
+    """Store jobs without unique keys. All were stored together, so the first tells whether this is a repetition.
+
+    Returns their rank; after a repetition nobody knows it.
+    """
     new = rows
     if (yield from _known(dialect, rows[:1])):
         known = yield from _known(dialect, rows)
         new = [row for row in rows if row[0] not in known]
-    plan = _plan(model, (yield Call("clock", {"queue": model.queue, "horizon": DEFAULT_HORIZON_US})))
+    plan = plan_of(model, (yield Call("clock", {"queue": model.queue, "horizon": DEFAULT_HORIZON_US})))
     if copy:
-        yield from _copy(model, new, plan)
+        yield from copy_jobs(model, new, plan)
     else:
         yield from _insert_many(dialect, model, new, plan=plan, hold=HOLD["none"])
+    return plan.rank if new is rows else None
 
 
 def _known(dialect: Dialect, rows: Sequence[Fresh]) -> Op[set[str]]:
@@ -313,7 +298,7 @@ def _known(dialect: Dialect, rows: Sequence[Fresh]) -> Op[set[str]]:
     return {str(row[0]) for row in found}
 
 
-def _insert_many(dialect: Dialect, model: NewJob, rows: Sequence[Fresh], *, plan: _Plan, hold: int) -> Op[None]:
+def _insert_many(dialect: Dialect, model: NewJob, rows: Sequence[Fresh], *, plan: Plan, hold: int) -> Op[None]:
     params = _params(model, hold)
     params |= {"run_at": plan.run_at, "expires_at": plan.expires_at, "created_at": plan.now, "rank": plan.rank}
     for start in range(0, len(rows), CHUNK):
@@ -322,62 +307,25 @@ def _insert_many(dialect: Dialect, model: NewJob, rows: Sequence[Fresh], *, plan
             params["ids"] = [row[0] for row in chunk]
             params["argses"] = [row[1] for row in chunk]
             params["unique_keys"] = [row[2] for row in chunk]
-            params["limit_keys"] = [_limit_key(row) for row in chunk]
+            params["limit_keys"] = [limit_key(row) for row in chunk]
         else:
             params["batch"] = json.dumps(chunk)
         yield Call("insert_jobs", params)
         if plan.run_at > plan.now:
             yield Call("insert_scheduled_many", params)
             continue
-        plain = [row for row in chunk if _limit_key(row) is None]
+        plain = [row for row in chunk if limit_key(row) is None]
         if plain:
             yield Call("insert_waiting_many", params | _ids(dialect, plain))
-        keyed = [row for row in chunk if _limit_key(row) is not None]
+        keyed = [row for row in chunk if limit_key(row) is not None]
         if keyed:
             yield Call("insert_arrived_many", params | _ids(dialect, keyed))
-
-
-def _limit_key(row: Fresh) -> str | None:
-    return row[3] if len(row) > 3 else None
 
 
 def _ids(dialect: Dialect, rows: Sequence[Fresh]) -> dict[str, Value]:
     if dialect is Dialect.SQLITE:
         return {"batch": json.dumps(rows)}
-    return {"ids": [row[0] for row in rows], "limit_keys": [_limit_key(row) for row in rows]}
-
-
-def _field(value: object) -> str:
-    """Write one value in COPY's text format."""
-    if value is None:
-        return "\\N"
-    return str(value).replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
-
-
-def _copy(model: NewJob, rows: Sequence[Fresh], plan: _Plan) -> Op[None]:
-    """Stream the rows by COPY: jobs first, then their places."""
-    queue, tenant, task = (_field(each) for each in (model.queue, model.tenant, model.task))
-    before = f"\t{task}\t{queue}\t{tenant}\t"
-    options = (model.priority, model.max_attempts, model.retry, model.timeout_us, plan.expires_at, plan.now)
-    after = "\t" + "\t".join(map(_field, (*options, model.enqueued_by))) + "\t"
-    end = f"\t{_field(model.tags)}\t{_field(model.headers)}\t"
-    data = [
-        row[0] + before + _field(row[1]) + after + _field(row[2]) + end + _field(_limit_key(row)) + "\n" for row in rows
-    ]
-    yield CopyIn("jobs", _COPY_JOBS, data)
-    if plan.run_at <= plan.now:
-        head = f"{queue}\t0\t{tenant}\t{task}\t{plan.rank}\t"
-        foot = f"\t{plan.run_at}\t{model.priority}\t0\t0\t0\t0\n"
-        plain = [head + row[0] + foot for row in rows if _limit_key(row) is None]
-        if plain:
-            yield CopyIn("waiting", _COPY_WAITING, plain)
-        if len(plain) < len(rows):
-            head = f"\t{queue}\t{tenant}\t{task}\t{plan.run_at}\t{model.priority}\t0\t{plan.now}\tarrived\t"
-            keyed = [(row[0], _field(_limit_key(row))) for row in rows if _limit_key(row) is not None]
-            yield CopyIn("parked", _COPY_ARRIVED, [f"{job_id}{head}{key}\t{plan.rank}\n" for job_id, key in keyed])
-    else:
-        foot = f"\t{plan.run_at}\t{queue}\t{tenant}\t{task}\t{model.priority}\t0\t0\t0\t0\n"
-        yield CopyIn("scheduled", _COPY_SCHEDULED, [row[0] + foot for row in rows])
+    return {"ids": [row[0] for row in rows], "limit_keys": [limit_key(row) for row in rows]}
 
 
 def _enqueue_many_unique(dialect: Dialect, model: NewJob, rows: Sequence[Fresh]) -> Op[list[Enqueued]]:
@@ -405,7 +353,7 @@ def _enqueue_some_unique(
     holders = yield from _hold_keys(dialect, model, first)
     fresh = [row for key, row in keyed if holders[key][0] == row[0]]
     if fresh:
-        plan = _plan(model, (yield Call("clock", {"queue": model.queue, "horizon": DEFAULT_HORIZON_US})))
+        plan = plan_of(model, (yield Call("clock", {"queue": model.queue, "horizon": DEFAULT_HORIZON_US})))
         yield from _insert_many(dialect, model, fresh, plan=plan, hold=HOLD[model.unique_scope])
     answers |= {row[0]: Enqueued(row[0], created=True) for row in fresh}
     for key, row in keyed:
@@ -415,7 +363,7 @@ def _enqueue_some_unique(
         if model.unique_mode == "skip" and (scope != HOLD["queued"] or holder in answers):
             answers[job_id] = Enqueued(holder, created=False)
         else:
-            one = model._replace(id=job_id, args=row[1], unique_key=row[2], limit_key=_limit_key(row))
+            one = model._replace(id=job_id, args=row[1], unique_key=row[2], limit_key=limit_key(row))
             answers[job_id] = yield from _enqueue_unique(dialect, one)
     return answers
 

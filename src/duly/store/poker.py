@@ -25,7 +25,8 @@ class Poker:
     def __init__(self, send: Callable[[Hint], None]) -> None:
         self._send = send
         self._lock = threading.Lock()
-        self._pending: dict[Hint, None] = {}
+        self._pending: dict[Hint, Hint] = {}
+        """By all that a hint says but the rank: of those that differ in nothing else the lowest is told."""
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
         self._last = 0.0
@@ -40,7 +41,8 @@ class Poker:
             return
         self._last = now
         with self._lock:
-            self._pending[hint] = None
+            alike = hint._replace(rank=None)
+            self._pending[alike] = _lower(hint, self._pending.get(alike, hint))
             if self._thread is None:
                 self._start()
         if not self._wake.is_set():
@@ -57,7 +59,7 @@ class Poker:
             called = self._closed or self._wake.wait(LINGER)  # a close may have come while we sent
             self._wake.clear()
             with self._lock:
-                hints = list(self._pending)
+                hints = list(self._pending.values())
                 self._pending.clear()
                 if not hints and (self._closed or not called):
                     self._thread = None
@@ -74,3 +76,10 @@ class Poker:
         self._wake.set()
         if thread is not None and thread is not threading.current_thread():
             thread.join(2.0)
+
+
+def _lower(one: Hint, other: Hint) -> Hint:
+    """Of two hints about one lane the one that stands for both: where no rank is known, there must be a look."""
+    if one.rank is None or other.rank is None:
+        return one if one.rank is None else other
+    return one if one.rank < other.rank else other

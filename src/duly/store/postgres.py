@@ -124,8 +124,7 @@ class PostgresDatabase:
                 connection = psycopg.connect(self.url, autocommit=True, **ours)
         except (psycopg.Error, UnicodeError, ValueError) as error:
             raise DatabaseUnavailable(
-                f"cannot connect to {self.safe_url}: {_first_line(error)}. "
-                "Check the address and that the server is running"
+                f"cannot connect to {self.safe_url}: {_first_line(error)}. {_advice(error)}"
             ) from error
         if self._pooled is None and (pooled := _is_pooled(connection)) is not None:
             self._pooled, self._prepare = pooled, None if pooled else self._prepare
@@ -284,8 +283,8 @@ class PostgresDatabase:
     def _copy(self, connection: psycopg.Connection, call: CopyIn) -> Rows:
         cursor = connection.cursor()
         with cursor.copy(f'COPY "{self.schema}".{call.table} ({call.columns}) FROM STDIN') as out:
-            for start in range(0, len(call.data), 2_000):
-                out.write("".join(call.data[start : start + 2_000]))
+            for block in call.blocks:
+                out.write(block)
         return ()
 
     # -- the rest of the protocol -----------------------------------------------------------------------------
@@ -426,6 +425,16 @@ def _check_answer(result: PGresult) -> None:
         if error.sqlstate is None:  # not the server's word: the connection is lost
             raise psycopg.OperationalError(str(error))
         raise error
+
+
+def _advice(error: BaseException) -> str:
+    """What to do about a refused connection. libpq has no code for it, only what the server says."""
+    if any(each in str(error) for each in ("too many clients", "connection slots", "too many connections")):
+        return (
+            "All its connections are in use: raise max_connections, run fewer workers (each needs about 5), "
+            "or put PgBouncer between"
+        )
+    return "Check the address and that the server is running"
 
 
 def _first_line(error: BaseException) -> str:

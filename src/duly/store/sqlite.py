@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from duly.domain.clock import Clock
 from duly.domain.errors import DatabaseError, DatabaseUnavailable, DulyError, UnsupportedDatabase
@@ -36,6 +36,8 @@ RESET_BYTES = 24 << 20
 CHECKPOINT_PAUSE = 0.25
 BUSY_SECONDS = 30.0
 GROUP = 256
+HANDOVER = 20e-6
+"""How long who has written lets go of the interpreter if others wait: they cannot take the lock without it."""
 LONG_WAIT = 1.0
 _FULL = ("database or disk is full", "disk I/O error")
 
@@ -45,22 +47,35 @@ DESKS = (
         id, token, queue, tenant, task, priority, run_at, attempt, crashes, hold, rank,
         args, max_attempts, retry, timeout_us, expires_at, created_at, headers, limit_key)""",
     """CREATE TEMP TABLE duly_settling (
-        id PRIMARY KEY, token, queue, tenant, task, run_at, attempt, hold, worker_id, started_at, finished_at, result
-        ) WITHOUT ROWID""",
+        id PRIMARY KEY, token, queue, tenant, task, run_at, attempt, hold, worker_id, started_at, finished_at, result,
+        waited AS (started_at - run_at) STORED) WITHOUT ROWID""",
 )
 """Tables of a connection, where a claim and a settle lay out their rows once; always empty between transactions."""
 
 
-class _Pending(Generic[R]):
-    """An operation that waits for the next commit of this process."""
+_Begun: TypeAlias = "tuple[Op[R], Call | CopyIn | Foreign]"
 
-    __slots__ = ("done", "error", "op", "result")
+
+class _Pending(Generic[R]):
+    """An operation that waits for the next commit of this process, worked out as far as its first statement."""
+
+    __slots__ = ("begun", "done", "error", "op", "result")
 
     def __init__(self, op: Callable[[], Op[R]]) -> None:
         self.op = op
+        self.begun: _Begun[R] | None = None
         self.done = False
         self.error: BaseException | None = None
         self.result: R | None = None
+        steps = op()
+        first = next(steps, None)
+        if first is not None:  # it may want no statement, only that there is a database
+            self.begun = steps, first
+
+    def taken(self) -> _Begun[R] | None:
+        """What is worked out, for one try: the next begins anew."""
+        begun, self.begun = self.begun, None
+        return begun
 
 
 class SqliteDatabase:
@@ -276,6 +291,8 @@ class SqliteDatabase:
         with self._leader:
             while not entry.done:
                 self._commit_group(entry)
+        if self._pending:
+            time.sleep(HANDOVER)
         if entry.error is not None:
             raise entry.error
         return entry.result  # type: ignore[return-value]
@@ -327,12 +344,12 @@ class SqliteDatabase:
 
     def _run_entry(self, connection: sqlite3.Connection, entry: _Pending[object], *, alone: bool) -> None:
         if alone:
-            entry.result = self._drive(connection, entry.op)
+            entry.result = self._drive(connection, entry.op, entry.taken())
             return
         connection.execute("SAVEPOINT duly_op")
         entry.error = None
         try:
-            entry.result = self._drive(connection, entry.op)
+            entry.result = self._drive(connection, entry.op, entry.taken())
         except Exception as error:
             if not connection.in_transaction or any(word in str(error) for word in _FULL):
                 raise  # not this operation's fault: the whole transaction is lost
@@ -375,11 +392,11 @@ class SqliteDatabase:
 
     # -- running ----------------------------------------------------------------------------------------------
 
-    def _drive(self, connection: sqlite3.Connection, op: Callable[[], Op[R]]) -> R:
+    def _drive(self, connection: sqlite3.Connection, op: Callable[[], Op[R]], begun: _Begun[R] | None = None) -> R:
         now, lease_now = self._clock.now_us(), self._clock.lease_us()  # one instant for the whole operation
-        steps = op()
+        steps, call = (op(), None) if begun is None else begun
         try:
-            call = next(steps)
+            call = call or next(steps)
             while True:
                 call = steps.send(self._execute(connection, call, now, lease_now))
         except StopIteration as stop:

@@ -8,13 +8,13 @@ written once for each, marked `[postgres]` or `[sqlite]`. What several statement
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime
 from functools import lru_cache
-from importlib import resources
 
 from duly.domain.errors import ConfigurationError
 from duly.store.call import Dialect
+from duly.store.texts import texts
 
 POSTGRES_NOW = "(extract(epoch FROM statement_timestamp()) * 1000000)::bigint"
 CLOCKS = ("now", "lease_now")
@@ -91,7 +91,7 @@ def literal(value: object) -> str:
 def load(dialect: Dialect) -> dict[str, str]:
     """Read every named statement of one dialect."""
     found: dict[str, dict[str, str]] = {"name": {}, "part": {}}
-    for text in _files():
+    for _, text in texts("sql"):
         headers = list(_HEADER.finditer(text))
         for header, following in zip(headers, [*headers[1:], None], strict=True):
             kind, name, only = header.group(1, 2, 3)
@@ -102,13 +102,6 @@ def load(dialect: Dialect) -> dict[str, str]:
                 found[kind][name] = text[header.end() : end].strip()
     parts = found["part"]
     return {name: _PART.sub(lambda part: parts[part.group(1)], sql) for name, sql in found["name"].items()}
-
-
-def _files() -> Iterator[str]:
-    folder = resources.files("duly.store").joinpath("sql")
-    for entry in sorted(folder.iterdir(), key=lambda each: each.name):
-        if entry.name.endswith(".sql"):
-            yield entry.read_text(encoding="utf-8")
 
 
 class Compiled:

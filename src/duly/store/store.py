@@ -57,6 +57,7 @@ from duly.store.call import Call, Dialect, Op, rows_of
 from duly.store.caps import Caps
 from duly.store.completions import Completions
 from duly.store.database import Database, Hint, Waker
+from duly.store.fresh import Fresh
 from duly.store.gates import Gates
 from duly.store.opening import open_database
 from duly.store.ops_keys import Freed
@@ -124,19 +125,21 @@ class Store(ForPeople):
         answer = yield from ops_enqueue.enqueue(self.dialect, job)
         return answer, ((yield from ops_workers.wake_addresses()) if self.dialect is Dialect.SQLITE else None)
 
-    def enqueue_many(self, model: NewJob, rows: Sequence[ops_enqueue.Fresh]) -> list[Enqueued]:
+    def enqueue_many(self, model: NewJob, rows: Sequence[Fresh]) -> list[Enqueued]:
         """Store many jobs that differ in (id, args, unique key), all or none."""
         self.caps.check(model.queue, model.tenant, len(rows))
         database = self.database
-        answers = database.write(lambda: ops_enqueue.enqueue_many(self.dialect, model, rows, copy=database.copies))
-        self._wake_for(model, keyed=any(len(row) > 3 for row in rows[:1]))
-        return answers
+        many = database.write(lambda: ops_enqueue.enqueue_many(self.dialect, model, rows, copy=database.copies))
+        self._wake_for(model, keyed=any(len(row) > 3 for row in rows[:1]), rank=many.rank)
+        return many.answers
 
-    def _wake_for(self, job: NewJob, addresses: list[str] | None = None, *, keyed: bool = False) -> None:
+    def _wake_for(
+        self, job: NewJob, addresses: list[str] | None = None, *, keyed: bool = False, rank: int | None = None
+    ) -> None:
         if job.delay_us >= NO_HURRY_US:
             return  # every worker asks for what is due at least that often
         later = job.run_at is not None or job.delay_us or keyed or job.limit_key is not None
-        self.database.poke(Hint("due") if later else Hint("jobs", job.queue, job.tenant, job.task), addresses)
+        self.database.poke(Hint("due") if later else Hint("jobs", job.queue, job.tenant, job.task, rank), addresses)
 
     # -- claim, settle ----------------------------------------------------------------------------------------
 
@@ -170,7 +173,7 @@ class Store(ForPeople):
         no limit is ever exceeded, whatever the caller knows. `ended`: runs that have ended and are yet to be settled,
         by id and token. `shares`: how many of each tenant at most.
         """
-        return self.database.write(
+        leased = self.database.write(
             lambda: ops_claim.claim(
                 self.dialect,
                 queue=queue,
@@ -186,6 +189,7 @@ class Store(ForPeople):
             atomic=False,
             again=False,
         )
+        return list(leased)
 
     def settle(
         self,

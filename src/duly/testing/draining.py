@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -40,7 +41,7 @@ from duly.worker.finisher import Finisher
 from duly.worker.keeper import Keeper
 from duly.worker.registry import Kind
 from duly.worker.service import Service
-from duly.worker.slots import JobsEnded, QueueShare, Slots
+from duly.worker.slots import JobsEnded, QueueShare, Slots, Spell
 
 log = logging.getLogger("duly.testing")
 
@@ -236,6 +237,7 @@ class Drain:
             lease_us=int(LEASE * 1e6),
             dispatch=self._dispatch,
             take_back=lambda: None,
+            held={},  # each run is settled before the next is taken
             poll=lambda: 0.0,
             over=self._finisher.over,
             most=self._limit - self._claimed,
@@ -296,8 +298,8 @@ class Drain:
         self._settled = settled
         self._finisher.conclude((run, ended_ns, settled))
 
-    def _ended(self, counts: JobsEnded) -> None:
-        self._slots.ended(counts)
+    def _ended(self, counts: JobsEnded, spells: Sequence[Spell]) -> None:
+        self._slots.ended(counts, spells)
 
     def _note(self, run: Run, *, accepted: bool) -> None:
         """Keep what became of a run; raise what must be raised."""

@@ -6,6 +6,7 @@ itself now and then, since hints may be lost.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Mapping
@@ -35,6 +36,8 @@ OTHERS_AT_IT = 0.05
 FEW_HINTS = 16
 SUSPECT_PATIENCE = 5.0
 SUSPECT_AT_LAST = 30.0
+UNTIL_SETTLED = 0.003
+"""How soon to look again where nothing runs, and all that is missing is that what has ended is on record."""
 STALE_AFTER = 0.5
 SWEEP_EVERY = 0.05
 """How soon the next part is looked at where a queue has more lanes than one look can see."""
@@ -53,6 +56,7 @@ class Claimer:
         lease_us: int,
         dispatch: Callable[[Kind, list[Run]], None],
         take_back: Callable[[], None],
+        held: Mapping[str, Run],
         poll: Callable[[], float],
         over: Over,
         most: int | None = None,
@@ -64,6 +68,7 @@ class Claimer:
         self._lease_us = lease_us
         self._dispatch = dispatch
         self._take_back = take_back
+        self._held = held
         self._poll = poll
         self._over = over
         self._most = most
@@ -84,7 +89,8 @@ class Claimer:
         self._idle_on_record = True
         self._busy_since: float | None = None
         self._suspect_since: float | None = None
-        self._alone = False
+        self._unsettled_since: float | None = None
+        self._alone: Run | None = None
         self._dispatched_at = 0.0
         self.paused = False
         self.claimed = 0
@@ -161,16 +167,14 @@ class Claimer:
             self.bounds.meter_keys(self._registry.key_groups())
         now = time.monotonic()
         self.bounds.reopen(now)
-        if any(lanes.look_wanted for lanes in self._lanes.values()):
-            soon = self._looked_at + max(LOOK_FOR_LANES, WANTED_LOOK_COST * self._look_took)
-            self._next_look = min(self._next_look, soon)
+        self._next_look = min(self._next_look, self._wanted_look())
         if now >= self._next_look:
             self._look = True
         promoted = self._promote(now)
         if self._look:
             self._look_around(now)
         if self._hold_for_suspect(now):
-            return 0.05
+            return 0.05 if self._slots.out else UNTIL_SETTLED
         got, wanted_more = self._claim_all()
         if got:
             self._found_nothing = False
@@ -179,10 +183,20 @@ class Claimer:
         if promoted:  # what became due stands elsewhere: in the lane of suspects, or behind a limit
             self._look = True
             return 0.0
+        ahead = self._slots.ahead
+        if ahead:
+            self._give_back_stale(now)
         if wanted_more or not any(pool.slots for pool in self._slots.pools.values()):
-            return self._sleep(now)
-        self._give_back_stale(now)
+            return min(self._sleep(now), STALE_AFTER if ahead else math.inf)
         return 0.2
+
+    def _wanted_look(self) -> float:
+        """When to look because something may stand before a cursor: looks are slow then, and hold up claims."""
+        if any(lanes.look_wanted for lanes in self._lanes.values()):
+            return self._looked_at + max(LOOK_FOR_LANES, WANTED_LOOK_COST * self._look_took)
+        if any(lanes.look_due for lanes in self._lanes.values()):
+            return self._looked_at + max(LOOK_FOR_LANES, LOOK_COST * self._look_took)
+        return math.inf
 
     def _promote(self, now: float) -> bool:
         """Put jobs whose time has come into their lanes, ask when the next is due. Returns whether there were any.
@@ -251,7 +265,11 @@ class Claimer:
                     room = min(room, self._most - self.claimed - sum(map(len, self._gathered)))
                 if room <= 0:
                     continue
-                claimed = self._claim(share, kind, room)
+                try:
+                    claimed = self._claim(share, kind, room)
+                except BaseException:
+                    self._send_off(kind)  # what was claimed before is ours, and known to be
+                    raise
                 got += claimed
                 wanted_more = wanted_more or claimed < room
                 if share.slots is None:
@@ -371,9 +389,9 @@ class Claimer:
         *,
         mixed: bool = False,
     ) -> None:
+        """Make runs of jobs, to be sent off. Asks the database first: a slot that is taken must come to be a run."""
         if not jobs:
             return
-        self._slots.taken(kind, queue, bound, len(jobs))
         find = self._registry.find
         runs = [Run(job, task, leased_at) for job in jobs if (task := find(job.tenant, job.task)) is not None]
         if bound:
@@ -384,7 +402,6 @@ class Claimer:
                 if rated:
                     run.came_at = lease_time()
         if len(runs) < len(jobs):  # unregistered in this very moment: nobody here can run them
-            self._slots.ended(Counter({(kind, queue, bound): len(jobs) - len(runs)}))
             held = {run.job.id for run in runs}
             self._store.give_back([(job.id, job.token) for job in jobs if job.id not in held])
         recurring = [run for run in runs if run.job.hold == RECURS]
@@ -392,6 +409,7 @@ class Claimer:
             found = self._store.occurrences([run.job.id for run in recurring])
             for run in recurring:
                 run.occurrence = found.get(run.job.id)
+        self._slots.taken(kind, queue, bound, len(runs))
         self._gathered += _by_tenant(runs) if mixed else [runs]
 
     def _send_off(self, kind: Kind) -> None:
@@ -429,34 +447,61 @@ class Claimer:
             self._idle_on_record, self._look = True, True
         if self._look:
             return 0.0
-        self._found_nothing = not self._more_due and all(lanes.after is None for lanes in self._lanes.values())
+        unseen = self._more_due or any(lanes.after is not None for lanes in self._lanes.values())
+        self._found_nothing = not unseen and not self._suspects()
         return max(0.0, min(self._next_look, self._next_due, self.bounds.opens_at) - now)
 
     def _give_back_stale(self, now: float) -> None:
-        """Jobs claimed ahead that have not started for long go back to where others can take them."""
+        """Jobs claimed ahead that have not started for long go back to where others can take them.
+
+        Also where there are no more to claim: a few that wait behind slots that are stuck would wait there for ever.
+        """
         if now - self._dispatched_at > STALE_AFTER:
             self._take_back()
 
     # -- suspects ---------------------------------------------------------------------------------------------
 
     def _hold_for_suspect(self, now: float) -> bool:
-        """A job that took two workers with it runs alone. Returns whether to wait for that."""
-        if self._alone:
-            if self._slots.out:
+        """A job that took two workers with it runs alone. Returns whether to wait for that.
+
+        Alone also beside what has ended and is not on record: whoever died now would take that with it, and for a
+        suspect that is the third time.
+        """
+        if self._alone is not None:
+            if self._held.get(self._alone.job.id) is self._alone and (
+                self._alone.phase != 2 or not self._on_record(now, SUSPECT_AT_LAST)
+            ):
                 return True
-            self._alone, self._look = False, True
+            self._alone, self._unsettled_since, self._look = None, None, True
             return False
-        found = [(lanes, key) for lanes in self._lanes.values() for key in lanes.suspects if self._registry.knows(*key)]
+        found = self._suspects()
         if not found:
-            self._suspect_since = None
+            self._suspect_since = self._unsettled_since = None
             return False
         if self._suspect_since is None:
             self._suspect_since = now
         waited = now - self._suspect_since
-        if self._slots.out and waited < SUSPECT_AT_LAST:
-            return waited > SUSPECT_PATIENCE
+        if self._slots.out:
+            self._unsettled_since = None
+            if waited < SUSPECT_AT_LAST:
+                return waited > SUSPECT_PATIENCE
+        elif not self._on_record(now, SUSPECT_PATIENCE):
+            return True
         self._start_suspect(*found[0])
-        return self._alone
+        return self._alone is not None
+
+    def _suspects(self) -> list[tuple[Lanes, tuple[str, str]]]:
+        """The lanes of suspects that this worker knows."""
+        return [(lanes, key) for lanes in self._lanes.values() for key in lanes.suspects if self._registry.knows(*key)]
+
+    def _on_record(self, now: float, within: float) -> bool:
+        """Whether all that ended here is settled, or has not been for so long: a caller may hold a recurring job."""
+        if not self._held:
+            self._unsettled_since = None
+            return True
+        if self._unsettled_since is None:
+            self._unsettled_since = now
+        return now - self._unsettled_since >= within
 
     def _start_suspect(self, lanes: Lanes, key: tuple[str, str]) -> None:
         task = self._registry.find(*key)
@@ -474,10 +519,11 @@ class Claimer:
             gates=bound,
             ended=self._over.under(bound),
         )
-        self._suspect_since = None
+        self._suspect_since = self._unsettled_since = None
         if jobs:
-            self._alone = True
             self._start(task.kind, lanes.queue, jobs, leased_at, bound)
+            self._alone = next((run for runs in self._gathered for run in runs), None)
+            self._found_nothing = False
             self._send_off(task.kind)
         else:
             lanes.suspects.pop(key, None)

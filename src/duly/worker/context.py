@@ -32,6 +32,7 @@ class Run:
         "asyncio_task",
         "bound",
         "came_at",
+        "came_ns",
         "cancel_event",
         "cancel_reason",
         "child",
@@ -63,6 +64,7 @@ class Run:
         self.occurrence: Occurrence | None = None  # what a recurring job's run is for
         self.leased_at = leased_at  # on `lease_time`, read before the claim or renewal was sent
         self.came_at = leased_at  # the same, when the claim was answered, if it was made under a rate
+        self.came_ns = 0  # when it was handed to its runner, until it is taken back
         self.bound: tuple[tuple[str, str], ...] = ()  # the limits that it was claimed under
         self.rated = False  # whether a rate is among them, so that it must start at once or not at all
         self.late = False  # whether it was given back because it could not

@@ -8,7 +8,7 @@ import random
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ from duly.store.store import Store
 from duly.worker.context import Run
 from duly.worker.executor import Concluded
 from duly.worker.over import Over
-from duly.worker.slots import JobsEnded
+from duly.worker.slots import JobsEnded, Spell
 
 if TYPE_CHECKING:
     from duly.store.ops_recurring_runs import Ended
@@ -48,6 +48,32 @@ def _frees_others(run: Run, state: str) -> bool:
     return state == "queued" or run.job.hold == HOLD["live"]
 
 
+def spells_of(batch: Iterable[Concluded]) -> list[Spell]:
+    """Who of these came together and ended one after the other; without those that were taken back."""
+    spells: list[Spell] = []
+    n = came_ns = ended_ns = 0
+    kind = None
+    for run, at_ns, _ in batch:
+        if run.came_ns != came_ns or run.definition.kind is not kind:
+            if kind is not None and came_ns:
+                spells.append(Spell(kind, n, came_ns, ended_ns))
+            n, came_ns, kind = 0, run.came_ns, run.definition.kind
+        n, ended_ns = n + 1, at_ns
+    if kind is not None and came_ns:
+        spells.append(Spell(kind, n, came_ns, ended_ns))
+    return spells
+
+
+def _apart(batch: list[Concluded]) -> tuple[list[Concluded], list[Concluded]]:
+    """The first run of each job, and the others: a worker may lose a job and claim it again before a run has ended."""
+    first: dict[str, Concluded] = {}
+    others: list[Concluded] = []
+    for each in batch:
+        if first.setdefault(each[2].id, each) is not each:
+            others.append(each)
+    return list(first.values()), others
+
+
 @dataclass(slots=True)
 class _Postponed:
     """A run of a recurring job that could not be settled yet."""
@@ -69,7 +95,7 @@ class Finisher:
         self,
         store: Store,
         held: dict[str, Run],
-        ended: Callable[[JobsEnded], None],
+        ended: Callable[[JobsEnded, Sequence[Spell]], None],
         *,
         finished: Callable[[list[tuple[str, str]]], None],
         due_in: Callable[[float], None],
@@ -103,7 +129,7 @@ class Finisher:
         run = concluded[0]
         if run.hurried:  # others wait for its slot: it is taken again while this one is being settled
             self.over.add((run,))
-            self._ended(Counter([(run.definition.kind, run.job.queue, run.bound)]))
+            self._ended(Counter([(run.definition.kind, run.job.queue, run.bound)]), spells_of((concluded,)))
             self.ending()
         self._queue.append(concluded)
         if self._asleep.is_set():
@@ -133,7 +159,7 @@ class Finisher:
         return 0.0
 
     def _collect(self) -> None:
-        queue, batch = self._queue, self._batch
+        queue, batch, before = self._queue, self._batch, len(self._batch)
         counts: JobsEnded = Counter()
         while queue and len(batch) < BATCH:
             concluded = queue.popleft()
@@ -142,10 +168,22 @@ class Finisher:
             if not run.hurried:
                 counts[run.definition.kind, run.job.queue, run.bound] += 1
         if counts:
-            self._ended(counts)
+            self._ended(counts, spells_of(each for each in batch[before:] if not each[0].hurried))
 
     def flush(self) -> None:
         """Write what has been collected; on an error what is not yet written stays for the next try."""
+        later: list[Concluded] = []
+        if len({each[2].id for each in self._batch}) < len(self._batch):
+            self._batch, later = _apart(self._batch)
+        try:
+            self._write()
+        finally:
+            self._batch += later
+        if later:
+            self.flush()
+
+    def _write(self) -> None:
+        """Write a batch in which no job is twice: the answer names jobs, not runs."""
         batch, now = self._batch, time.monotonic_ns()
         plain: list[Concluded] = []
         special: list[Concluded] = []

@@ -35,7 +35,9 @@ class Lanes:
         self._hinted: set[tuple[str, str]] = set()
         self.suspects: dict[tuple[str, str], int] = {}
         self.look_wanted = False
-        """Whether something may stand before a cursor."""
+        """Whether something stands before a cursor, by a hint."""
+        self.look_due = False
+        """Whether something may stand before a cursor that nobody told us of."""
         self._cursors: dict[tuple[str, str], Lane] = {}
         self._ends: dict[tuple[str, str], Lane] = {}
         """The last job claimed of each lane."""
@@ -54,12 +56,12 @@ class Lanes:
         if rank is None:
             self.look_wanted = self.look_wanted or key in self._cursors
         else:
-            self._go_back(key, rank)
+            self._go_back(key, rank, new=True)
 
-    def _go_back(self, key: tuple[str, str], rank: int) -> None:
-        """There is a job of this rank: no cursor beyond it."""
+    def _go_back(self, key: tuple[str, str], rank: int, *, new: bool = False) -> None:
+        """There is a job of this rank: no cursor beyond it. A new one may stand before others of the same rank."""
         cursor = self._cursors.get(key)
-        if cursor is not None and rank < cursor.from_rank:
+        if cursor is not None and (rank <= cursor.from_rank if new else rank < cursor.from_rank):
             self._cursors[key] = Lane(*key, rank)
 
     def seen(
@@ -71,7 +73,7 @@ class Lanes:
         seconds: float,
     ) -> None:
         """A look at the database says which lanes have jobs, from `after` on; all of them, unless it was full."""
-        self.look_wanted = False
+        self.look_wanted = self.look_due = False
         if seconds < SLOW_SECONDS:
             self._cursors.clear()
         found = {(lane.tenant, lane.task): rank for lane, rank in normal if self._knows(*lane[:2])}
@@ -125,7 +127,7 @@ class Lanes:
                 self.heads[key] = max(self.heads.get(key, last[tenant]), last[tenant])
             elif not limited:
                 self.heads.pop(key, None)
-                self.look_wanted = self.look_wanted or key in self._cursors
+                self.look_due = self.look_due or key in self._cursors
         self._learn_pace(lanes, jobs, now, slow=seconds > SLOW_SECONDS + 0.00002 * asked)
 
     def _learn_pace(self, lanes: list[Lane], jobs: list[Claimed], now: float, *, slow: bool) -> None:

@@ -59,10 +59,14 @@ class Service:
         """Whether it has been told to stop."""
         return self._stop
 
-    def stop(self, timeout: float = 10.0) -> None:
-        """Tell it to stop and wait for the step under way."""
+    def tell(self) -> None:
+        """Tell it to stop, and wait for nothing."""
         self._stop = True
         self._wake.set()
+
+    def stop(self, timeout: float = 10.0) -> None:
+        """Tell it to stop and wait for the step under way."""
+        self.tell()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(timeout)
 

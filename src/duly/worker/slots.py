@@ -1,11 +1,12 @@
-"""How many jobs may be claimed now: free slots, plus what is expected to start within a tenth of a second."""
+"""How many jobs may be claimed now: free slots, plus what is expected to start within a twentieth of a second."""
 
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from duly.domain.limits import Bound
 from duly.worker.registry import Kind
@@ -13,8 +14,20 @@ from duly.worker.registry import Kind
 AHEAD_SECONDS = 0.05
 MOST_AHEAD = 2_000
 BATCH = 500
+MEASURE_NS, MEASURE_JOBS, FORGET_NS = 20_000_000, 50, 1_000_000_000
+"""After so much work, or so many jobs, the rate is worked out anew; what it was before so long ago is forgotten."""
 JobsEnded = Counter[tuple[Kind, str, Bound]]
 """How many jobs ended: of which kind, from which queue, under which limits."""
+
+
+class Spell(NamedTuple):
+    """Jobs that came to this process together and ended one after the other."""
+
+    kind: Kind
+    n: int
+    came_ns: int
+    ended_ns: int
+    """When the last of them ended."""
 
 
 @dataclass(slots=True)
@@ -25,19 +38,27 @@ class Pool:
     out: int = 0
     """Jobs claimed for this kind and not yet ended."""
     rate: float = 0.0
+    """How many end in a second while there are jobs here: not less where it takes long to fetch more."""
     _ended: int = 0
-    _since: float = field(default_factory=time.monotonic)
+    _worked_ns: int = 0
+    _last_ns: int = 0
+    _measured_ns: int = 0
 
-    def ended(self, n: int) -> None:
-        """Note jobs that ended; measure how many end in a second while there is work."""
-        self.out -= n
-        self._ended += n
-        now = time.monotonic()
-        elapsed = now - self._since
-        if elapsed >= 0.02:
-            fresh = self._ended / elapsed
-            self.rate = fresh if elapsed > 1 else 0.7 * fresh + 0.3 * self.rate
-            self._ended, self._since = 0, now
+    def worked(self, spell: Spell) -> None:
+        """Measure how many jobs end in a second. The time in which there was none here does not count."""
+        self._worked_ns += max(0, spell.ended_ns - max(spell.came_ns, self._last_ns))
+        self._last_ns = max(self._last_ns, spell.ended_ns)
+        self._ended += spell.n
+        since = self._last_ns - self._measured_ns
+        if self._worked_ns >= MEASURE_NS or self._ended >= MEASURE_JOBS:
+            fresh = self._ended * 1e9 / max(1, self._worked_ns)
+            self.rate = fresh if since > FORGET_NS else 0.7 * fresh + 0.3 * self.rate
+            self._ended = self._worked_ns = 0
+            self._measured_ns = self._last_ns
+
+    def stuck(self) -> None:
+        """What was claimed ahead did not get a turn: no supply until the slots are seen to turn over again."""
+        self.rate, self._ended, self._worked_ns = 0.0, 0, 0
 
     @property
     def target(self) -> int:
@@ -96,16 +117,28 @@ class Slots:
             if bound:
                 self._by_bound[bound] += n
 
-    def ended(self, counts: JobsEnded) -> None:
-        """Jobs ended."""
+    def ended(self, counts: JobsEnded, spells: Iterable[Spell] = ()) -> None:
+        """Jobs ended; `spells` says when, of those that had a turn."""
         with self._lock:
+            for spell in spells:
+                self.pools[spell.kind].worked(spell)
             for (kind, queue, bound), n in counts.items():
-                self.pools[kind].ended(n)
+                self.pools[kind].out -= n
                 self.by_queue[queue] -= n
                 if bound:
                     self._by_bound[bound] -= n
                     if not self._by_bound[bound]:
                         del self._by_bound[bound]
+
+    @property
+    def ahead(self) -> bool:
+        """Whether there are more jobs here than slots for them."""
+        return any(pool.out > pool.slots for pool in self.pools.values())
+
+    def stuck(self, kind: Kind) -> None:
+        """What was claimed ahead for these slots had to go back."""
+        with self._lock:
+            self.pools[kind].stuck()
 
     @property
     def out(self) -> int:

@@ -6,7 +6,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from duly.domain.errors import DulyError, WorkerError
@@ -31,7 +31,7 @@ from duly.worker.registry import Kind, Registry, TaskDefinition
 from duly.worker.runner import Runner, make_runner
 from duly.worker.service import Service
 from duly.worker.settings import WorkerSettings
-from duly.worker.slots import JobsEnded, Pool, Slots
+from duly.worker.slots import JobsEnded, Pool, Slots, Spell
 from duly.worker.telling import Telling
 from duly.worker.upkeep import Upkeep
 
@@ -101,6 +101,7 @@ class Worker:
             lease_us=lease_us,
             dispatch=self._dispatch,
             take_back=self._take_back,
+            held=self._held,
             poll=self._poll,
             over=self._finisher.over,
             most=settings.max_jobs,
@@ -287,10 +288,12 @@ class Worker:
 
     def _shut_down(self) -> None:
         assert self._waker is not None
-        self._waker.close()
-        for service in self._services():
-            if service not in (self._finish_service, self._after_service):
-                service.stop()
+        ending = [each for each in self._services() if each not in (self._finish_service, self._after_service)]
+        for service in ending:
+            service.tell()
+        self._waker.close()  # after its listener was told, which else would ask again and again until its turn to stop
+        for service in ending:
+            service.stop()
         until = time.monotonic() + FINISH_SECONDS
         while not (self._executor.afterwards.idle and self._finisher.idle) and time.monotonic() < until:
             self._finish_service.wake()
@@ -341,8 +344,9 @@ class Worker:
         return make_runner(kind, self._limits[kind], self._executor, app_path=self.settings.app_path)
 
     def _dispatch(self, kind: Kind, runs: list[Run]) -> None:
-        idle = not self._held
+        idle, now = not self._held, time.monotonic_ns()
         for run in runs:
+            run.came_ns = now
             self._held[run.job.id] = run
         self._runners[kind].submit(runs)
         if idle and any(run.job.timeout_us is not None for run in runs):
@@ -350,16 +354,19 @@ class Worker:
 
     def _take_back(self) -> None:
         """Give back what has not begun."""
-        for runner in self._runners.values():
-            for run in runner.take_back():
-                run.phase = 2
+        for kind, runner in self._runners.items():
+            taken = runner.take_back()
+            if taken:
+                self._slots.stuck(kind)
+            for run in taken:
+                run.phase, run.came_ns = 2, 0
                 self._finisher.conclude((run, time.monotonic_ns(), released(run.job)))
 
     def _interrupt(self, run: Run) -> None:
         self._runners[run.definition.kind].interrupt(run)
 
-    def _ended(self, counts: JobsEnded) -> None:
-        self._slots.ended(counts)
+    def _ended(self, counts: JobsEnded, spells: Sequence[Spell]) -> None:
+        self._slots.ended(counts, spells)
         self._claim_service.wake()
 
     def _ending(self) -> None:

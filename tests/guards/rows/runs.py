@@ -232,7 +232,10 @@ RUNS = (
         name="lapsed: lease or deadline (PostgreSQL)",
         protects=RESCUE,
         without="runs of live workers are looked at by the rescuer",
-        edits=(Statement("lapsed [postgres]", "(r.leased_until <= :lease_now OR r.deadline_at <= :now)", "true"),),
+        edits=(
+            Statement("lapsed [postgres]", "(leased_until <= :lease_now OR deadline_at <= :now)", "true"),
+            Statement("lapsed [postgres]", "(r.leased_until <= :lease_now OR r.deadline_at <= :now)", "true"),
+        ),
     ),
     Guard(
         name="lapsed: lease or deadline (SQLite)",
@@ -247,7 +250,7 @@ RUNS = (
         edits=(
             Statement(
                 "lapsed [postgres]",
-                "\n  AND :lease_now > (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint"
+                "\n      AND :lease_now > (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint"
                 " + :lease_us::bigint",
             ),
         ),

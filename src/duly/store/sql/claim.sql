@@ -168,9 +168,9 @@ WITH head AS MATERIALIZED (
            timeout_us + :lease_us::bigint + (SELECT :now::bigint)
     FROM job
 
--- part: leased_heads [postgres] What was leased.
+-- part: leased_heads [postgres] What was leased. (As args::text large arguments would be sorted, kept and spilled to the disk with the rows.)
 )
-SELECT id, token, attempt, crashes, queue, tenant, task, priority, run_at, hold, args::text, max_attempts, retry,
+SELECT id, token, attempt, crashes, queue, tenant, task, priority, run_at, hold, args, max_attempts, retry,
        timeout_us, expires_at, created_at, headers, (SELECT :now::bigint), limit_key, rank
 FROM job ORDER BY rank, id
 
