@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import psycopg
+
 from duly.domain.records import Claimed, Lane, Settled
 from duly.store.postgres import PostgresDatabase
 from tests.helpers import opened
@@ -49,6 +51,31 @@ def test_what_runs_again_and_again_is_not_planned_again_and_again(pg_url: str) -
             store.settle([ended(third, "succeeded")])
         often = plans_of(store.database)
     assert len(often) == 5
+    assert not [statement for statement, generic in often.items() if not generic]
+
+
+def test_nor_where_postgres_knows_that_many_wait(pg_url: str) -> None:
+    with opened(pg_url, notify=False) as jobs:
+
+        @jobs.task
+        def one() -> None: ...
+
+        @jobs.task
+        def other() -> None: ...
+
+        store = jobs.store
+        for task in (one, other):
+            task.enqueue_many([{}] * 10_000)
+        with psycopg.connect(pg_url, autocommit=True) as connection:
+            connection.execute("ANALYZE duly.waiting")
+        how: Any = {"worker_id": WORKER, "lease_us": LEASE_US}
+        lanes = [Lane("", task.name) for task in (one, other)]
+        for _ in range(TIMES):
+            for some in (lanes[:1], lanes):
+                store.settle([ended(job, "succeeded") for job in store.claim("default", some, 10, **how)])
+            store.look("default")
+        often = plans_of(store.database)
+    assert len(often) == 4  # a claim of one lane, one of several, a settle, a look
     assert not [statement for statement, generic in often.items() if not generic]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import psycopg
 import pytest
 
@@ -27,9 +29,9 @@ def test_texts_come_back_equal(pg_url: str, values: list[str | None]) -> None:
     assert row[0] == values
 
 
-def test_numbers_come_back_equal(pg_url: str) -> None:
-    values = [0, -1, 2**62, None]
+@pytest.mark.parametrize("values", [[0, -1, 2**62, None], [3], (1, -2, 2**62), [7, 7.5]])
+def test_numbers_come_back_equal(pg_url: str, values: Sequence[float | None]) -> None:
     with psycopg.connect(pg_url) as connection:
-        row = connection.execute("SELECT %s::bigint[]", (array_literal(values),)).fetchone()
+        row = connection.execute("SELECT %s::float8[]", (array_literal(values),)).fetchone()
     assert row is not None
-    assert row[0] == values
+    assert row[0] == list(values)

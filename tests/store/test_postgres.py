@@ -902,3 +902,17 @@ def test_many_jobs_are_gone_through_in_the_order_in_which_a_bulk_enqueue_takes_t
     answers = pg.store.database.write(lambda: ops_jobs.each_of(Dialect.POSTGRES, given, do))
     assert gone_through == [none, "no id", first, last]
     assert list(answers.items()) == [(each, each.upper()) for each in given]
+
+
+@pytest.mark.parametrize("how", [{"result": '"a\0b"'}, {"error": "a\0b"}], ids=["plain", "any"])
+def test_text_that_cannot_be_stored_is_refused_and_not_cut_short(pg_url: str, how: Any) -> None:
+    """libpq takes a NUL for the end. Our own worker cleans what it hands in; others have loops of their own."""
+    store = Store.open(pg_url)
+    store.enqueue(NewJob(id=uuid7(), task="send", args="{}"))
+    (job,) = store.claim("default", [Lane("", "send")], 1, worker_id=uuid7(), lease_us=60_000_000)
+    with pytest.raises(DatabaseError, match="NUL"):
+        store.settle([Settled(job.id, job.token, "succeeded", "succeeded", **how)])
+    kept = store.get(job.id)
+    store.close()
+    assert kept is not None
+    assert kept.state is State.RUNNING

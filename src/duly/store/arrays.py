@@ -15,6 +15,8 @@ def array_literal(values: Sequence[str | int | float | bool | None]) -> str:
         return "{}"
     if values.count(None) == n:
         return "{" + "NULL," * (n - 1) + "NULL}"
+    if type(values[0]) is int and set(map(type, values)) == {int}:
+        return "{" + str(list(values))[1:-1] + "}"
     try:
         joined = '","'.join(values)  # type: ignore[arg-type]
     except TypeError:

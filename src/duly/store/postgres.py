@@ -20,7 +20,7 @@ from duly.domain.clock import Clock
 from duly.domain.errors import ConfigurationError, DatabaseError, DatabaseUnavailable, DulyError
 from duly.store import migrate
 from duly.store.arrays import array_literal
-from duly.store.call import FAILED, Call, CopyIn, Dialect, Foreign, Op, Rows, rows_of
+from duly.store.call import FAILED, Call, CopyIn, Dialect, Foreign, Op, Rows, Value, rows_of
 from duly.store.connections import Connections
 from duly.store.contact import Contact
 from duly.store.database import Hint
@@ -55,7 +55,9 @@ PLANNER = (
     "-c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off -c jit=off "
     "-c default_transaction_isolation=read\\ committed"
 )
-_DIRECT = {"store_job", "any_idle", "notify"}
+_DIRECT = frozenset({"store_job", "any_idle", "notify", "lanes_and_suspects", "settle", "settle_plain",
+                     "claim", "claim_lane", "claim_shares", "claim_gated", "claim_gated_lane"})  # fmt: skip
+"""What workers and enqueuers do all the time: by libpq itself (docs/decisions/0033-one-wait-per-statement.md)."""
 _AGAIN = {"40001", "40P01", "55P03"}
 _ALREADY_THERE = "23505"
 _NOT_SUPPORTED = "0A000"
@@ -78,7 +80,7 @@ class PostgresDatabase:
         self._notify = notify
         self._size = size
         self._compiled = Compiled(Dialect.POSTGRES, "pyformat", schema, server_clock=not clock.manual)
-        self._direct = Compiled(Dialect.POSTGRES, "dollar", schema, server_clock=True)
+        self._direct = Compiled(Dialect.POSTGRES, "dollar", schema, server_clock=not clock.manual)
         self._prepare: int | None = 0
         self.copies = True
         self._pooled: bool | None = None
@@ -236,7 +238,7 @@ class PostgresDatabase:
             return self._copy(connection, call)
         if isinstance(call, Foreign):
             return self._execute_foreign(connection, call)
-        if call.name in _DIRECT and not self._clock.manual:
+        if call.name in _DIRECT:
             return self._execute_directly(connection, call)
         sql, order = self._compiled.get(call.name)
         given = call.params
@@ -244,8 +246,8 @@ class PostgresDatabase:
         for name, value in params.items():
             if type(value) is list:
                 params[name] = array_literal(value)
-        if len(params) < len(order):  # the clock is moved by hand
-            params |= {"now": self._clock.now_us(), "lease_now": self._clock.lease_us()}
+        if len(params) < len(order):
+            params |= self._moved_clock()
         cursor = connection.execute(sql, params)
         return cursor.fetchall() if cursor.pgresult is not None and cursor.pgresult.nfields else ()
 
@@ -253,7 +255,7 @@ class PostgresDatabase:
         sql, order = self._compiled.foreign(call.sql)
         params = {name: call.params[name] for name in order if name not in CLOCKS}
         if len(params) < len(order):
-            params |= {"now": self._clock.now_us(), "lease_now": self._clock.lease_us()}
+            params |= self._moved_clock()
         try:
             cursor = connection.execute(sql.encode(), params, prepare=False)
         except _import_psycopg().Error as error:
@@ -264,21 +266,36 @@ class PostgresDatabase:
         return cursor.fetchall() if cursor.pgresult is not None and cursor.pgresult.nfields else ()
 
     def _execute_directly(self, connection: psycopg.Connection, call: Call) -> Rows:
-        """Run a statement whose answer nobody reads by libpq itself: a third less time than psycopg's cursor takes."""
+        """Run a statement by libpq itself, which waits once for the whole answer.
+
+        psycopg waits for each part of it: every time this thread must get its turn again, beside handlers that do not
+        let go of theirs.
+        """
         sql, order = self._direct.get(call.name)
-        given = call.params
-        values = [None if (value := given[name]) is None else str(value).encode() for name in order]
+        given = call.params if not self._clock.manual else {**call.params, **self._moved_clock()}
+        values = [None if (value := given[name]) is None else _as_sent(value) for name in order]
         libpq, name = connection.pgconn, call.name.encode()
+        marks = connection.__dict__  # what was prepared goes with the connection
         if self._prepare is None:
             result = libpq.exec_params(sql.encode(), values)
         else:
-            marks = connection.__dict__  # what was prepared goes with the connection
             if call.name not in marks:
                 _check_answer(libpq.prepare(name, sql.encode()))
                 marks[call.name] = True
             result = libpq.exec_prepared(name, values)  # type: ignore[arg-type]  # None is NULL
         _check_answer(result)
-        return ()
+        if not result.ntuples:
+            return ()
+        if (reader := marks.get("duly_reader")) is None:
+            reader = marks["duly_reader"] = _import_psycopg().adapt.Transformer(connection)
+        reader.set_pgresult(result)
+        rows: Rows = reader.load_rows(0, result.ntuples, tuple)
+        reader.set_pgresult(None)  # it would keep the whole answer until the next
+        return rows
+
+    def _moved_clock(self) -> dict[str, int]:
+        """What a clock that is moved by hand says, instead of the server's."""
+        return {"now": self._clock.now_us(), "lease_now": self._clock.lease_us()}
 
     def _copy(self, connection: psycopg.Connection, call: CopyIn) -> Rows:
         cursor = connection.cursor()
@@ -416,6 +433,13 @@ def _is_pooled(connection: psycopg.Connection) -> bool | None:
     result = connection.pgconn.exec_(b"SELECT pg_backend_pid()")
     answer = result.get_value(0, 0) if result.status == 2 else None  # TUPLES_OK
     return None if answer is None else int(answer) != connection.pgconn.backend_pid
+
+
+def _as_sent(value: Value) -> bytes:
+    text = (array_literal(value) if type(value) is list else str(value)).encode()
+    if b"\0" in text:  # libpq would take it for the end
+        raise _import_psycopg().DataError("PostgreSQL text fields cannot contain NUL (0x00) bytes")
+    return text
 
 
 def _check_answer(result: PGresult) -> None:

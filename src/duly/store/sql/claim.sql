@@ -9,7 +9,7 @@ WITH RECURSIVE lane AS (
         WHERE w.queue = :queue::text AND w.suspect = :suspect::smallint AND (w.tenant, w.task) > (l.tenant, l.task)
         ORDER BY w.queue, w.suspect, w.tenant, w.task, w.rank, w.id LIMIT 1) n
 )
-SELECT tenant, task, rank FROM lane LIMIT :n::integer
+SELECT tenant, task, rank FROM lane LIMIT (SELECT :n::integer)
 
 -- name: lanes_and_suspects [postgres] The same from one lane on, and then those of jobs that run alone.
 WITH RECURSIVE lane AS (
@@ -22,7 +22,7 @@ WITH RECURSIVE lane AS (
         WHERE w.queue = :queue::text AND (w.suspect, w.tenant, w.task) > (l.suspect, l.tenant, l.task)
         ORDER BY w.queue, w.suspect, w.tenant, w.task, w.rank, w.id LIMIT 1) n
 )
-SELECT suspect, tenant, task, rank FROM lane LIMIT :n::integer
+SELECT suspect, tenant, task, rank FROM lane LIMIT (SELECT :n::integer)
 
 -- name: next_task [sqlite] The next lane of the same tenant that has jobs, and the rank at its head.
 SELECT tenant, task, rank FROM duly.waiting
@@ -52,8 +52,8 @@ WITH lane AS (
             SELECT rank, id FROM duly.waiting
             WHERE queue = :queue::text AND suspect = :suspect::smallint AND tenant = l.tenant AND task = l.task
               AND (rank, id) >= (l.from_rank, l.from_id)
-            ORDER BY rank, id LIMIT :n::integer) w
-        ORDER BY w.rank, w.id LIMIT :n::integer) h
+            ORDER BY rank, id LIMIT (SELECT :n::integer)) w
+        ORDER BY w.rank, w.id LIMIT (SELECT :n::integer)) h
     GROUP BY h.tenant, h.task, h.from_rank, h.from_id
 ), head AS MATERIALIZED (
 @lock_quotas
@@ -133,7 +133,7 @@ WITH room AS MATERIALIZED (
 -- name: claim_lane [postgres] The same for one lane, where most claims of a quiet system go: half the work.
 WITH head AS MATERIALIZED (
 @head_of_open_lane
-    ORDER BY rank, id LIMIT :n::integer FOR UPDATE SKIP LOCKED
+    ORDER BY rank, id LIMIT (SELECT :n::integer) FOR UPDATE SKIP LOCKED
 @lease_heads
 @leased_heads
 
