@@ -242,9 +242,9 @@ class Run:
             self.cancel_event.clear()
 
     def start(self) -> None:
-        """Note that the handler starts."""
-        self.phase = 1
+        """Note that the handler starts. The time first: whoever sees that it runs reckons from there."""
         self.started_ns = time.monotonic_ns()
+        self.phase = 1
 
 
 _CLOCK = SystemClock()

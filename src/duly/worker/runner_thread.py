@@ -86,9 +86,9 @@ class ThreadRunner:
         watched = run.job.timeout_us is not None
         if watched:
             run.thread_id = threading.get_ident()
-        run.start()
         try:
             try:
+                run.start()  # in here: from now on its time may be up, and that is raised at any instruction
                 value = self._call(run, args, kwargs)
             finally:
                 if watched:
