@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -82,6 +83,33 @@ async def awhoami() -> int:
     """The same from a coroutine."""
     await asyncio.sleep(0.01)
     return os.getpid()
+
+
+seen: ContextVar[str] = ContextVar("seen", default="nothing")
+
+
+@jobs.task(isolation="process")
+async def alook() -> tuple[int, str, str]:
+    """Tell where this is, whose run it is, and what was found in a context variable; leave something there."""
+    await asyncio.sleep(0)
+    found = seen.get()
+    seen.set(current_job().id)
+    return os.getpid(), current_job().id, found
+
+
+@jobs.task(isolation="process", retry=once)
+async def leave_beside(ledger: str) -> None:
+    """Have a task beside this one end with SystemExit, and go on waiting."""
+
+    async def leave() -> None:
+        sys.exit(3)
+
+    beside = asyncio.create_task(leave())
+    try:
+        await asyncio.sleep(0.3)
+    finally:
+        Ledger(Path(ledger)).write(current_job().id, "left")
+    await beside
 
 
 @jobs.task(isolation="process")

@@ -90,6 +90,23 @@ def test_a_handler_runs_in_a_child_that_is_reused(jobs: Duly) -> None:
     }
 
 
+def test_a_coroutine_sees_its_own_run_and_nothing_of_those_before_it_in_its_child(app: Duly) -> None:
+    with working(app):
+        first, second = app["alook"].enqueue(), app["alook"].enqueue()
+        (pid, *one), (again, *two) = first.wait(FAR), second.wait(FAR)
+    assert pid == again
+    assert (one, two) == ([first.id, "nothing"], [second.id, "nothing"])
+
+
+def test_what_a_coroutine_left_behind_when_it_failed_does_not_go_on_in_the_next_run(app: Duly, ledger: Ledger) -> None:
+    with working(app):
+        failed = app["leave_beside"].enqueue(ledger=str(ledger.path))
+        assert "SystemExit" in failure(failed)
+        assert ledger.count("left", name=failed.id) == 1
+        assert app["alook"].enqueue().wait(FAR)[2] == "nothing"
+    assert [entry.name for entry in ledger.entries("left")] == [failed.id]
+
+
 def test_arguments_and_results_keep_their_types_across_processes(app: Duly) -> None:
     with working(app):
         paid = app["pay"].enqueue(money=Money(Decimal("1.10"), "EUR"), by=uuid4(), at=datetime.now(UTC)).wait(FAR)

@@ -20,7 +20,7 @@ import signal
 import socket
 import threading
 import time
-from contextvars import Context
+from contextvars import Context, copy_context
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -211,7 +211,13 @@ class Child:
         self._interruptible = False  # an exception out of nowhere would break the loop: its task is cancelled instead
         if self._loop is None:
             self._loop = asyncio.Runner()
-        return self._loop.run(body())
+        try:
+            return self._loop.run(body(), context=copy_context())  # else all would run in the context of the first
+        except (SystemExit, KeyboardInterrupt):
+            # Of a task beside the handler's: the loop stopped there and then, in the midst of all the others.
+            loop, self._loop = self._loop, None
+            loop.close()
+            raise
 
     # -- stopping a handler -------------------------------------------------------------------------------------------
 
