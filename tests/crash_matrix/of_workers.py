@@ -101,6 +101,12 @@ def pairs(world: World) -> list[tuple[str, int]]:
 
 TABLE.add("renew", "Store.renew", two_running, lambda world: world.store.renew(pairs(world), LEASE_US))
 TABLE.add(
+    "renew, not begun",
+    "Store.renew",
+    running(timeout_us=5_000_000),
+    lambda world: world.store.renew([(world.job.id, world.job.token)], LEASE_US, [world.job.id]),
+)
+TABLE.add(
     "renew, one lost",
     "Store.renew",
     two_running,

@@ -105,6 +105,31 @@ def test_a_run_past_its_deadline_lapses_though_it_is_renewed(make: Factory, stor
     assert [run.why for run in store.lapsed(us(LEASE))] == ["deadline"]
 
 
+def test_the_deadline_of_a_run_that_has_not_begun_is_put_off_when_it_is_renewed(
+    make: Factory, store: Store, clock: TestClock
+) -> None:
+    """A child process may take longer than a lease to start; a timeout is for what a handler takes."""
+    make.many(3, timeout_us=us(5))
+    late, begun, other = make.claim(3)
+    clock.advance(LEASE)
+    pairs = [(job.id, job.token) for job in (late, begun, other)]
+    assert store.renew(pairs, us(LEASE), [late.id]) == {job.id: False for job in (late, begun, other)}
+    clock.advance(5)
+    assert lapsed_ids(store) == sorted([begun.id, other.id])
+    clock.advance(LEASE - 5 * SECOND)
+    store.renew([(late.id, late.token)], us(LEASE), [])
+    clock.advance(5 * SECOND - timedelta(microseconds=1))
+    assert late.id not in lapsed_ids(store)
+    clock.advance(timedelta(microseconds=1))
+    assert late.id in lapsed_ids(store)
+
+
+def test_putting_off_gives_no_deadline_to_a_run_without_a_timeout(make: Factory, store: Store, raw: Raw) -> None:
+    job = make.running()
+    store.renew([(job.id, job.token)], us(LEASE), [job.id])
+    assert raw.rows("SELECT deadline_at FROM duly.running") == [(None,)]
+
+
 def test_setting_the_wall_clock_robs_no_one(make: Factory, store: Store, clock: TestClock) -> None:
     job = make.running()
     set_wall_clock(clock, timedelta(hours=5))

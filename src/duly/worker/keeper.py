@@ -20,6 +20,8 @@ log = logging.getLogger("duly.worker")
 TICK = 0.25
 CANCEL_EVERY = 0.8
 PROGRESS_EVERY = 0.5
+PUT_OFF_SECONDS = 300.0
+"""How long a run may wait here for its turn with its deadline put off: longer than any child process takes to begin."""
 IDLE_PAUSE = 0.5
 """How often a worker without runs sees whether there are any: nobody tells it when one starts."""
 
@@ -124,7 +126,8 @@ class Keeper:
         due = [run for run in runs if sent - run.leased_at >= self._renew_every and not run.lost]
         if not due:
             return
-        still = self._store.renew([(run.job.id, run.job.token) for run in due], int(self._lease * 1e6))
+        not_begun = _not_begun(due, time.monotonic_ns())
+        still = self._store.renew([(run.job.id, run.job.token) for run in due], int(self._lease * 1e6), not_begun)
         for run in due:
             asked = still.get(run.job.id)
             if asked is None and run.completion is not None:
@@ -168,3 +171,9 @@ class Keeper:
             pending = run.take_progress()
             if pending is not None and not run.lost:
                 self._store.progress(run.job.id, run.job.token, *pending)
+
+
+def _not_begun(runs: list[Run], now_ns: int) -> list[str]:
+    """Whose time does not count yet: a child process that takes long to start is not to be taken for one that hangs."""
+    since = now_ns - int(PUT_OFF_SECONDS * 1e9)
+    return [run.job.id for run in runs if run.phase == 0 and run.job.timeout_us is not None and run.came_ns > since]
