@@ -40,6 +40,7 @@ class Run:
         "definition",
         "fenced",
         "hurried",
+        "interrupted",
         "job",
         "late",
         "leased_at",
@@ -79,6 +80,7 @@ class Run:
         self.stopping = False
         self.timed_out = False
         self.noticed = False  # the handler has been told that it should stop
+        self.interrupted = False  # its coroutine was cancelled or its child process killed: it cannot go on
         self.asyncio_task: asyncio.Task[object] | None = None
         self.thread_id: int | None = None
         self.child: object | None = None
@@ -164,7 +166,7 @@ class Run:
 
         A handler that has seen True and returns counts as stopped, not as succeeded.
         """
-        if self.cancel_reason is not None or self.lost or self.fenced or self.timed_out or self.stopping:
+        if self.should_stop:
             self.noticed = True
         return self.noticed
 
@@ -235,10 +237,20 @@ class Run:
         if self.cancel_event is not None:
             self.cancel_event.set()
 
+    @property
+    def should_stop(self) -> bool:
+        """Whether there is a reason to stop, known to the handler or not."""
+        return self.cancel_reason is not None or self.lost or self.fenced or self.timed_out or self.stopping
+
+    @property
+    def stopped_for_nothing(self) -> bool:
+        """Whether the handler was made to stop, and there is no reason any more: its lease was in doubt, and held."""
+        return (self.noticed or self.interrupted) and not self.should_stop
+
     def regain(self) -> None:
-        """The lease holds after all: go on."""
+        """The lease holds after all: go on, unless the handler knows better."""
         self.fenced = False
-        if self.cancel_event is not None and not self.cancelled():
+        if self.cancel_event is not None and not (self.noticed or self.should_stop):
             self.cancel_event.clear()
 
     def start(self) -> None:

@@ -202,7 +202,7 @@ class Executor:
         elif run.cancel_reason is not None and not isinstance(error, Steer):
             self._conclude((run, ended, outcome.cancelled(job, ran, run.cancel_reason, run.log_text())))
             return
-        elif run.stopping and not isinstance(error, Steer):
+        elif (run.stopping or run.stopped_for_nothing) and not isinstance(error, Steer):
             self._conclude((run, ended, outcome.released(job, ran)))
             return
         error.__traceback__ = _from_handler(error.__traceback__)
@@ -232,7 +232,7 @@ class Executor:
         if run.completion is not None:
             self._completed(run, error, lambda: self.died(run, how))
             return
-        if run.cancelled():
+        if run.cancelled() or run.interrupted:
             self.raised(run, error)
             return
         ended = time.monotonic_ns()

@@ -78,7 +78,7 @@ class Keeper:
     def _fence(self, runs: list[Run], now: float) -> None:
         """Stop runs whose lease ends soon. Not just after we all stood still: `step` first asks whether it holds."""
         for run in runs:
-            if not run.lost and not run.fenced and now - run.leased_at >= self._lease * 0.9:
+            if not run.lost and not run.fenced and run.phase != 2 and now - run.leased_at >= self._lease * 0.9:
                 run.fenced = True
                 self._stop(run, "its lease could not be renewed in time")
 
@@ -143,9 +143,12 @@ class Keeper:
                 self._stop(run, "its lease was given to another worker")
 
     def _give_up_limited(self, runs: list[Run], now: float) -> None:
-        """A lease that ended no longer counts for its task's limit: taken up again, it could be one too many."""
+        """A lease that ended no longer counts for its task's limit: taken up again, it could be one too many.
+
+        What has ended is not taken up again: how it did is recorded, if its token still holds.
+        """
         for run in runs:
-            if run.limited and not run.lost and now - run.leased_at >= self._lease:
+            if run.limited and not run.lost and run.phase != 2 and now - run.leased_at >= self._lease:
                 run.lost = True
                 self._stop(run, "its lease has ended, and with it its place in the limit")
 

@@ -81,7 +81,8 @@ class AsyncRunner:
                 self._loop.call_soon_threadsafe(self._cancel, run)
 
     def _cancel(self, run: Run) -> None:
-        if run.phase == 1 and run.asyncio_task is not None:
+        if run.phase == 1 and run.asyncio_task is not None and run.should_stop:
+            run.interrupted = True
             run.asyncio_task.cancel()
 
     def stop(self, timeout: float) -> None:

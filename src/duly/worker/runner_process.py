@@ -212,6 +212,7 @@ class Slot:
             if self._closing:
                 run.stopping = True
             if run.lost or run.fenced or self._closing or (kill_at is not None and now >= kill_at):
+                run.interrupted = True
                 child.kill()
             elif run.cancelled() and kill_at is None:
                 child.send(_stop_order(run))

@@ -267,7 +267,7 @@ class Worker:
         told = time.monotonic()
         while self._held and time.monotonic() - told < (0.2 if self._hurry else STOP_SECONDS):
             time.sleep(0.01)
-        left = [run for run in self._held.values() if run.phase != 2 and not run.lost and run.completion is None]
+        left = [run for run in list(self._held.values()) if run.phase != 2 and not run.lost and run.completion is None]
         for run in left:
             run.lost = True  # what it still does is fenced off
         if left:
