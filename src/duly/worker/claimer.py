@@ -101,7 +101,8 @@ class Claimer:
 
     def hint(self, hints: list[Hint]) -> None:
         """Take hints from the listener."""
-        self._hints += hints
+        if not self.is_done:
+            self._hints += hints
 
     def freed(self) -> None:
         """Something that ran here under a limit has ended."""
@@ -113,7 +114,8 @@ class Claimer:
 
     def due_in(self, seconds: float) -> None:
         """Something this worker settled becomes due soon. Noted aside: the claimer may be asking for the next one."""
-        self._dues.append(time.monotonic() + seconds)
+        if not self.is_done:
+            self._dues.append(time.monotonic() + seconds)
 
     def _take_hints(self) -> None:
         while self._dues:
@@ -152,6 +154,11 @@ class Claimer:
         """Whether it has claimed as many jobs as it ever may."""
         return self._most is not None and self.claimed >= self._most
 
+    @property
+    def is_done(self) -> bool:
+        """Whether it never claims again: then nobody takes what others still tell it."""
+        return self.paused or self.used_up
+
     def retire(self) -> None:
         """Claim no more, ever."""
         self._most = 0
@@ -160,7 +167,7 @@ class Claimer:
 
     def step(self) -> float:
         """Promote, claim, dispatch. Returns how long to sleep."""
-        if self.paused or self.used_up:
+        if self.is_done:
             return 1.0
         self._take_hints()
         if self.bounds.refresh():
@@ -422,8 +429,10 @@ class Claimer:
             places = [((i + 0.5) / len(batch), j, i) for j, batch in enumerate(batches) for i in range(len(batch))]
             runs = [batches[j][i] for _, j, i in sorted(places)]
         self._dispatched_at = time.monotonic()
-        self._dispatch(kind, runs)
-        self.claimed += len(runs)  # not before they are held: who has claimed all it may and holds none is idle
+        try:
+            self._dispatch(kind, runs)
+        finally:
+            self.claimed += len(runs)  # not before they are held: who has claimed all it may and holds none is idle
 
     # -- sleeping ---------------------------------------------------------------------------------------------
 

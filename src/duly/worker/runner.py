@@ -19,7 +19,7 @@ class Runner(Protocol):
         ...
 
     def submit(self, runs: list[Run]) -> None:
-        """Queue jobs; free slots take them at once."""
+        """Queue jobs; free slots take them at once. An error: not all slots that they need could be had."""
         ...
 
     def take_back(self) -> list[Run]:

@@ -128,7 +128,12 @@ class Slot:
         self._woken.setblocking(False)
         self._waker.setblocking(False)
         self.thread = threading.Thread(target=self._main, name=f"duly-process-{number}", daemon=True)
-        self.thread.start()
+        try:
+            self.thread.start()
+        except RuntimeError:
+            self._woken.close()
+            self._waker.close()
+            raise
 
     # -- from other threads -------------------------------------------------------------------------------------------
 

@@ -41,8 +41,8 @@ class ThreadRunner:
             self._queue.put(run)
         while len(self._threads) < wanted:
             thread = threading.Thread(target=self._work, name=f"duly-slot-{len(self._threads) + 1}", daemon=True)
+            thread.start()  # which may fail: then there is one less, until the next jobs come
             self._threads.append(thread)
-            thread.start()
 
     def take_back(self) -> list[Run]:
         """Take out the jobs that no thread has begun."""

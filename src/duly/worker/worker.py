@@ -348,19 +348,26 @@ class Worker:
         for run in runs:
             run.came_ns = now
             self._held[run.job.id] = run
-        self._runners[kind].submit(runs)
+        try:
+            self._runners[kind].submit(runs)
+        except Exception:  # no thread could be started: what found no slot is for others to run, not to wait here
+            self._take_back_from(kind)
+            raise
         if idle and any(run.job.timeout_us is not None for run in runs):
             self._watch_service.wake()  # else nobody is: handlers start sooner, and leases are kept soon enough
 
     def _take_back(self) -> None:
         """Give back what has not begun."""
-        for kind, runner in self._runners.items():
-            taken = runner.take_back()
-            if taken:
-                self._slots.stuck(kind)
-            for run in taken:
-                run.phase, run.came_ns = 2, 0
-                self._finisher.conclude((run, time.monotonic_ns(), released(run.job)))
+        for kind in self._runners:
+            self._take_back_from(kind)
+
+    def _take_back_from(self, kind: Kind) -> None:
+        taken = self._runners[kind].take_back()
+        if taken:
+            self._slots.stuck(kind)
+        for run in taken:
+            run.phase, run.came_ns = 2, 0
+            self._finisher.conclude((run, time.monotonic_ns(), released(run.job)))
 
     def _interrupt(self, run: Run) -> None:
         self._runners[run.definition.kind].interrupt(run)
