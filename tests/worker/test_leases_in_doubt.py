@@ -1,10 +1,9 @@
-"""Leases that could not be confirmed in time: a run that was stopped for that has not failed, and what ended is kept."""
+"""Leases that could not be confirmed in time: who was stopped for that has not failed, and what has ended is kept."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -107,9 +106,9 @@ def test_a_thread_that_did_not_look_while_its_lease_was_in_doubt_fails_for_its_o
 
 
 @pytest.fixture
-def app(lite: Duly) -> Iterator[Duly]:
+def app(lite: Duly) -> Duly:
     """One that knows tasks that children find."""
-    yield knowing(lite)
+    return knowing(lite)
 
 
 def test_a_child_that_was_killed_for_its_lease_has_not_crashed_though_the_lease_held(

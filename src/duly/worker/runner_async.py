@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import threading
 import time
 from collections import deque
@@ -17,6 +18,8 @@ from typing import Any
 
 from duly.worker.context import CURRENT, Run
 from duly.worker.executor import Executor
+
+log = logging.getLogger("duly.worker")
 
 YIELD_AFTER_NS = 2_000_000
 TELL_SECONDS = 0.5
@@ -43,7 +46,14 @@ class AsyncRunner:
 
     def _main(self) -> None:
         with asyncio.Runner() as runner:
-            runner.run(self._serve())
+            loop = runner.get_loop()
+            serving = loop.create_task(self._serve())
+            while not serving.done():
+                try:
+                    loop.run_until_complete(serving)
+                except (SystemExit, KeyboardInterrupt) as error:
+                    # Of a task that a handler has started: it stops the loop, which goes on where it was.
+                    log.warning("a task beside a handler raised %s; the handlers go on", type(error).__name__)
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -81,9 +91,12 @@ class AsyncRunner:
                 self._loop.call_soon_threadsafe(self._cancel, run)
 
     def _cancel(self, run: Run) -> None:
-        if run.phase == 1 and run.asyncio_task is not None and run.should_stop:
-            run.interrupted = True
-            run.asyncio_task.cancel()
+        if run.phase != 1 or run.asyncio_task is None or not run.should_stop:
+            return
+        if run.timed_out and not (run.lost or run.fenced or run.stopping or run.cancel_reason is not None):
+            return  # its timer does that; a second time would reach it while it cleans up
+        run.interrupted = True
+        run.asyncio_task.cancel()
 
     def stop(self, timeout: float) -> None:
         """End the loop."""
@@ -122,8 +135,8 @@ class AsyncRunner:
                 if call is None:
                     continue
                 run.asyncio_task = task
-                await self._run(run, call, task)
-                if copy_context() != clean:
+                untouched = await self._run(run, call, task)
+                if not untouched or copy_context() != clean:
                     break
                 if time.monotonic_ns() - yielded > YIELD_AFTER_NS:
                     await asyncio.sleep(0)
@@ -133,7 +146,9 @@ class AsyncRunner:
             if queue:
                 self._feed()
 
-    async def _run(self, run: Run, call: tuple[Any, dict[str, Any]], task: asyncio.Task[object]) -> None:
+    async def _run(self, run: Run, call: tuple[Any, dict[str, Any]], task: asyncio.Task[object]) -> bool:
+        """Run a handler. Returns whether its task was left alone: a cancel may still be on its way to what is next."""
+        untouched = True
         args, kwargs = call
         token = CURRENT.set(run)
         timer = None
@@ -157,7 +172,9 @@ class AsyncRunner:
                 timer.cancel()
             while task.cancelling():
                 task.uncancel()
+                untouched = False
             CURRENT.reset(token)
+        return untouched
 
     def _time_out(self, run: Run) -> None:
         if run.phase == 1:
