@@ -13,7 +13,10 @@ from typing import Any
 import pytest
 
 from duly import Conflict, Duly, State, current_job
+from duly.store import ops_recurring_runs
 from duly.testing import TestClock, drain
+from tests.clock import set_wall_clock
+from tests.guards.racing import interrupted
 from tests.helpers import eventually, opened
 from tests.store import invariants
 from tests.store.raw import Raw
@@ -127,6 +130,19 @@ def test_a_job_per_tick_also_for_more_ticks_than_are_made_at_once(timed: Duly, c
     eventually(lambda: not timed.store.spawn(), 60)
     assert raw.count("waiting") == 2_401, "the one at the start, and one each second"
     assert job.refresh().next_run_at == clock.now() + timedelta(seconds=1)
+
+
+def test_the_job_of_a_tick_has_a_place_though_the_clock_is_set_back_meanwhile(
+    timed: Duly, clock: TestClock, raw: Raw
+) -> None:
+    @timed.task(concurrency_key=lambda args: "one")
+    def fetch() -> None: ...
+
+    fetch.recur("f", cron="@hourly", overlap="allow")
+    clock.advance("1h")
+    op = ops_recurring_runs.spawn(timed.store.recurring, 10)
+    timed.store.run(lambda: interrupted(op, "spawn_place", lambda: set_wall_clock(clock, -HOUR)))
+    assert raw.count("parked") == 1
 
 
 @pytest.mark.requirement("E6")

@@ -135,6 +135,22 @@ def test_job_whose_time_comes_between_two_statements_is_not_lost(database_url: s
     assert len(invariants.places_of(raw)) == 58
 
 
+@pytest.mark.parametrize("unique", [False, True])
+def test_job_with_a_limit_key_whose_time_comes_between_two_statements_is_in_one_place(
+    database_url: str, raw: Raw, unique: bool
+) -> None:
+    clock = TickingClock()
+    store = Store(open_database(database_url, clock))
+    for ahead in range(1, 10):
+        job = NewJob(id=uuid7(), task="t", args="{}", limit_key="t/a")
+        if unique:
+            job = job._replace(unique_key=f"k{ahead}", unique_mode="skip", unique_scope="queued")
+        store.enqueue(job._replace(delay_us=ahead))
+        store.enqueue(NewJob(id=uuid7(), task="t", args="{}", limit_key="t/a", run_at=clock.now_us() + ahead))
+    store.close()
+    assert len(invariants.places_of(raw)) == 18
+
+
 @pytest.mark.requirement("D8")
 def test_ids_sort_by_when_the_jobs_were_made(make: Factory, store: Store, raw: Raw) -> None:
     made = [make.enqueue() for _ in range(20)]
@@ -179,14 +195,15 @@ def test_a_job_with_a_limit_key_is_stored_with_its_place_or_not_at_all(
     execute = type(store.database)._execute  # type: ignore[attr-defined]
 
     def fail(database: Any, connection: Any, call: Any, *args: Any) -> Any:
-        if getattr(call, "name", "") == "insert_arrived":
+        rows = execute(database, connection, call, *args)
+        if getattr(call, "name", "") in ("insert_job", "enqueue_at"):
             raise RuntimeError("the process is gone")
-        return execute(database, connection, call, *args)
+        return rows
 
     with monkeypatch.context() as patched:
         patched.setattr(type(store.database), "_execute", fail)
         with pytest.raises(RuntimeError):
             store.enqueue(new)
-    assert raw.count("jobs") == 0
+    assert raw.count("jobs") == raw.count("parked"), "PostgreSQL stores both by one statement"
     assert store.enqueue(new).created
     assert raw.count("parked") == 1

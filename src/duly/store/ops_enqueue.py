@@ -92,12 +92,7 @@ def _insert(dialect: Dialect, job: NewJob, *, hold: int) -> Op[bool]:
     due = job.run_at is None and job.delay_us == 0
     params = _params(job, hold)
     if dialect is Dialect.POSTGRES:
-        if job.limit_key is None:
-            return bool((yield Call("enqueue_due" if due else "enqueue_at", params)))
-        new = bool((yield Call("enqueue_at", params)))
-        if new:
-            yield Call("insert_arrived", params)
-        return new
+        return bool((yield Call("enqueue_due" if due and job.limit_key is None else "enqueue_at", params)))
     new = bool((yield Call("insert_job", params)))
     if new:
         yield Call("insert_waiting" if job.limit_key is None else "insert_arrived", params)

@@ -316,7 +316,7 @@ def _spawn(job: Spawning) -> Op[tuple[list[Made], Change]]:
         if (yield Call("spawn_job", params)):
             placed = yield Call("spawn_place", params)
             if not placed:
-                yield Call("insert_arrived", params | {"id": job_id, "run_at": tick, "delay_us": 0, "hold": 0})
+                yield Call("spawn_aside", params)
             made += [(str(r[0]), str(r[1]), str(r[2]), int(str(r[3])), 1) for r in placed]
     if following is None:
         yield Call("leave_place", {"id": job.id})

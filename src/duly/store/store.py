@@ -115,7 +115,7 @@ class Store(ForPeople):
         if self.dialect is Dialect.POSTGRES and ops_enqueue.is_plain(job):
             channel, payload = self.database.notice(Hint("jobs", job.queue, job.tenant, job.task))
             return self.database.write(lambda: ops_enqueue.store_plain(job, channel, payload), atomic=False)
-        single = job.unique_mode == "none" and job.limit_key is None
+        single = job.unique_mode == "none" and (job.limit_key is None or self.dialect is Dialect.POSTGRES)
         answer, addresses = self.database.write(lambda: self._enqueue(job), atomic=not single)
         self._wake_for(job, addresses)
         return answer

@@ -20,7 +20,7 @@ SELECT :queue::text, :tenant::text, :task::text,
 FROM job WHERE :limit_key::text IS NULL
 RETURNING id
 
--- name: enqueue_at [postgres] Store one job for a time or after a delay; a time already past puts it into its lane. No row back if the id exists.
+-- name: enqueue_at [postgres] Store one job for a time or after a delay; a time already past puts it into its lane, or aside if it has a key. All at one instant: asked again, the clock might say that it is due by now, too. No row back if the id exists.
 WITH due AS (
     SELECT COALESCE(:run_at::bigint, :now + :delay_us::bigint) AS run_at
 ), job AS (
@@ -43,6 +43,11 @@ WITH due AS (
            due.run_at - :priority::bigint * (COALESCE((SELECT horizon_us FROM duly.queues WHERE name = :queue::text), :horizon::bigint) / 100),
            job.id, due.run_at, :priority::smallint, :hold::smallint
     FROM job, due WHERE due.run_at <= :now AND :limit_key::text IS NULL
+), aside AS (
+    INSERT INTO duly.parked (id, queue, tenant, task, run_at, priority, hold, parked_at, reason, mark, rank)
+    SELECT job.id, :queue::text, :tenant::text, :task::text, due.run_at, :priority::smallint, :hold::smallint, :now, 'arrived', :limit_key::text,
+           due.run_at - :priority::bigint * (COALESCE((SELECT horizon_us FROM duly.queues WHERE name = :queue::text), :horizon::bigint) / 100)
+    FROM job, due WHERE due.run_at <= :now AND :limit_key::text IS NOT NULL
 )
 SELECT id FROM job
 

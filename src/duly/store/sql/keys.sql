@@ -295,11 +295,11 @@ SELECT DISTINCT key FROM duly.admitted WHERE key > :after::text AND key < :befor
 -- name: waiting_keys The next keys of a group that have jobs waiting for them.
 SELECT DISTINCT mark FROM duly.parked WHERE rank IS NOT NULL AND mark > :after::text AND mark < :before::text ORDER BY mark LIMIT :n::integer
 
--- name: insert_arrived One new job with a key stands aside until there is room.
+-- name: insert_arrived [sqlite] One new job with a key, whose time has come, stands aside until there is room.
 INSERT INTO duly.parked (id, queue, tenant, task, run_at, priority, hold, parked_at, reason, mark, rank)
-SELECT j.id, j.queue, j.tenant, j.task, COALESCE(:run_at::bigint, j.created_at + :delay_us::bigint), j.priority, :hold::smallint, :now, 'arrived', j.limit_key,
-       COALESCE(:run_at::bigint, j.created_at + :delay_us::bigint) - j.priority::bigint * (COALESCE((SELECT horizon_us FROM duly.queues q WHERE q.name = j.queue), :horizon::bigint) / 100)
-FROM duly.jobs j WHERE j.id = :id::uuid AND COALESCE(:run_at::bigint, j.created_at + :delay_us::bigint) <= :now
+SELECT :id, :queue, :tenant, :task, COALESCE(:run_at, :now + :delay_us), :priority, :hold, :now, 'arrived', :limit_key,
+       COALESCE(:run_at, :now + :delay_us) - :priority * (COALESCE((SELECT horizon_us FROM duly.queues WHERE name = :queue), :horizon) / 100)
+WHERE COALESCE(:run_at, :now + :delay_us) <= :now
 
 -- name: insert_arrived_many [postgres] Many new jobs with keys stand aside until there is room.
 INSERT INTO duly.parked (id, queue, tenant, task, run_at, priority, hold, parked_at, reason, mark, rank)

@@ -173,6 +173,12 @@ SELECT j.queue, j.tenant, j.task,
        j.id, :tick_at::bigint, j.priority
 FROM duly.jobs j WHERE j.id = :job_id::uuid AND j.limit_key IS NULL RETURNING queue, tenant, task, rank
 
+-- name: spawn_aside The job of one tick, which has a key, stands aside until there is room.
+INSERT INTO duly.parked (id, queue, tenant, task, run_at, priority, hold, parked_at, reason, mark, rank)
+SELECT j.id, j.queue, j.tenant, j.task, :tick_at::bigint, j.priority, 0, :now, 'arrived', j.limit_key,
+       :tick_at::bigint - j.priority::bigint * (COALESCE((SELECT horizon_us FROM duly.queues q WHERE q.name = j.queue), :horizon::bigint) / 100)
+FROM duly.jobs j WHERE j.id = :job_id::uuid
+
 -- name: move_spawning The schedule waits for its next tick.
 UPDATE duly.scheduled SET run_at = :next_run_at::bigint WHERE id = :id::uuid
 
