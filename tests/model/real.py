@@ -154,7 +154,7 @@ class Real:
 
     def park(self, job: Claimed, mark: str) -> bool:
         freed = None if job.limit_key is None else Freed([job.limit_key])
-        return self.store.park(job.id, job.token, reason="arguments", detail="no", mark=mark, freed=freed)
+        return bool(self.store.park(job.id, job.token, reason="arguments", detail="no", mark=mark, freed=freed))
 
     def release_parked(self, task: str, mark: str) -> int:
         return self.store.release_parked(task, mark)
@@ -179,7 +179,7 @@ class Real:
         for run in self.lapsed:
             settled = after_crash(run, crash_limit=CRASH_LIMIT, random=lambda: 0.5)
             freed = None if run.limit_key is None else Freed([run.limit_key])
-            rescued.append(self.store.settle_keyed(settled, run.hold, only_expired=True, freed=freed))
+            rescued.append(bool(self.store.settle_keyed(settled, run.hold, only_expired=True, freed=freed)))
         self.lapsed = []
         return rescued
 

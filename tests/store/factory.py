@@ -98,7 +98,7 @@ class Factory:
         """Settle a run as a worker would, whether its job holds a key or not."""
         outcome = options.pop("outcome", "failed" if state in ("failed", "scheduled", "queued") else state)
         options.setdefault("ran_us", 1_000)
-        return self.store.settle_keyed(Settled(job.id, job.token, state, outcome, **options), job.hold)
+        return bool(self.store.settle_keyed(Settled(job.id, job.token, state, outcome, **options), job.hold))
 
     def retry_later(self, job: Claimed, delay: float = 60.0, **options: Any) -> bool:
         return self.finish(job, "scheduled", delay_us=us(delay), error_kind="Oops", error="oops", **options)

@@ -17,6 +17,7 @@ from duly.domain.records import HOLD, Lapsed, ProcessIdentity, Settled, WorkerRe
 from duly.store.call import Dialect
 from duly.store.database import Hint
 from duly.store.ops_keys import Freed
+from duly.store.ops_unique import Patience
 from duly.store.store import Store
 
 log = logging.getLogger("duly.maintenance")
@@ -171,7 +172,11 @@ def _settle_one(store: Store, run: Lapsed, *, crash_limit: int, only_expired: bo
         if run.hold == HOLD["recurs"]:
             done = _settle_recurring(store, settled, _freed(run), only_expired=only_expired)
         else:
-            done = store.settle_keyed(settled, run.hold, only_expired=only_expired, freed=_freed(run))
+            done = bool(  # a key that a caller holds is gone round: the next look finds its run again
+                store.settle_keyed(
+                    settled, run.hold, only_expired=only_expired, freed=_freed(run), patience=Patience.NONE
+                )
+            )
     except DatabaseUnavailable:
         raise
     except DulyError as error:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from duly.domain.errors import JobCancelled, MirrorFailed, StaleRun
 from duly.domain.records import HOLD, Claimed, Settled
 from duly.store.call import Call, Dialect, Op
-from duly.store.ops_settle import params_of_pairs, pass_on, settle
+from duly.store.ops_settle import params_of_pairs, settle
+from duly.store.ops_unique import pass_on
 
 if TYPE_CHECKING:
     from duly.store.ops_recurring import Recurring

@@ -15,7 +15,8 @@ from duly.domain.unique import storage_key
 from duly.store import ops_audit
 from duly.store.call import Call, Dialect, Op, Row, Rows, Value
 from duly.store.ops_enqueue import MOVES, Unstarted, move_to, requeue, take_unstarted
-from duly.store.ops_settle import end_unstarted, retake_key
+from duly.store.ops_settle import end_unstarted
+from duly.store.ops_unique import retake_key
 
 R = TypeVar("R")
 END_OF_TIME = 2**40  # in seconds

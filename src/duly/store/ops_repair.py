@@ -22,7 +22,8 @@ from duly.store.ops_enqueue import MOVES, Unstarted, requeue, take_unstarted
 from duly.store.ops_jobs import runs_of
 from duly.store.ops_recurring import Recurring, describe
 from duly.store.ops_results import last_run
-from duly.store.ops_settle import end_unstarted, lock_key_of, pass_on, retake_key
+from duly.store.ops_settle import end_unstarted
+from duly.store.ops_unique import lock_key_of, pass_on, retake_key
 
 FENCE_GAP = 1_000_000
 """How far the fence of a job that was lost moves on: farther than any claim that left no trace can have come."""
@@ -104,7 +105,7 @@ def put_back(dialect: Dialect, ids: Sequence[str]) -> Op[list[str]]:
     """Give jobs that are in no place one: where they ended, if their last run says so, else their lane."""
     done: list[str] = []
     for job_id in sorted(ids):
-        keys = yield from lock_key_of(job_id)
+        keys = yield from lock_key_of(dialect, job_id)
         if not (yield Call("lock_job", {"id": job_id})) or (yield Call("places_of", {"id": job_id})):
             continue
         if (yield Call("is_recurring", {"id": job_id})) or (yield Call("recurring_token", {"id": job_id})):
@@ -132,7 +133,7 @@ def leave_one_place(dialect: Dialect, ids: Sequence[str]) -> Op[list[str]]:
     for job_id in sorted(ids):
         yield Call("lock_recurring", {"id": job_id})
         yield Call("lock_ended", {"id": job_id})
-        keys = yield from lock_key_of(job_id)
+        keys = yield from lock_key_of(dialect, job_id)
         places = yield from _hold_places(dialect, job_id)
         if len(places) < 2:
             continue

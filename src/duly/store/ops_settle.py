@@ -13,9 +13,10 @@ from operator import itemgetter
 from duly.domain.rank import DEFAULT_HORIZON_US
 from duly.domain.records import HOLD, Lapsed, Settled
 from duly.domain.states import TERMINAL, State
-from duly.store.call import Call, Dialect, Op, Rows, Value
-from duly.store.ops_enqueue import Held, hold_key, key_of, requeue, take_unstarted
+from duly.store.call import Call, Dialect, Op, Value
+from duly.store.ops_enqueue import take_unstarted
 from duly.store.ops_keys import Freed, freeing, keys_of
+from duly.store.ops_unique import Patience, lock_key, lock_key_of, may_take_key, pass_on, retake_key, try_lock_key_of
 
 _STATES = frozenset({"succeeded", "failed", "cancelled", "scheduled", "queued", "recurs", "idle"})
 RUNS_KEPT = 100
@@ -158,13 +159,24 @@ def _place(settled: Settled) -> str:
 
 
 def settle_keyed(
-    dialect: Dialect, settled: Settled, hold: int, *, shard: int = 0, only_expired: bool = False
-) -> Op[set[str]]:
-    """End one run whose job holds a unique key: pass the key on, give it back, or find it taken."""
+    dialect: Dialect,
+    settled: Settled,
+    hold: int,
+    *,
+    shard: int = 0,
+    only_expired: bool = False,
+    patience: Patience = Patience.ENDLESS,
+) -> Op[set[str] | None]:
+    """End one run whose job holds a unique key: pass the key on, give it back, or find it taken.
+
+    None: somebody else holds the key, and nothing was done.
+    """
     if settled.state in TERMINAL or hold == HOLD["live"]:
-        keys = yield Call("key_of", {"id": settled.id})
+        keys = yield from lock_key(dialect, Call("key_of", {"id": settled.id}), patience)
     else:
-        keys = yield from lock_key_of(settled.id)
+        keys = yield from try_lock_key_of(dialect, settled.id, patience)
+    if keys is None:
+        return None
     run = yield Call("lock_run", {"id": settled.id, "token": settled.token, "only_expired": only_expired})
     if not run:
         return set()
@@ -172,6 +184,8 @@ def settle_keyed(
     if cancel_at is not None:
         settled = _stop(settled, None if cancel_reason is None else str(cancel_reason))
     if hold == HOLD["queued"] and settled.state not in TERMINAL:
+        if not keys and not (yield from may_take_key(dialect, settled.id, patience)):
+            return None
         holder = (yield from retake_key(dialect, settled.id, hold)).holder
         if holder != settled.id:
             settled = settled._replace(state="cancelled", reason=f"superseded by {holder}", delay_us=0)
@@ -181,36 +195,11 @@ def settle_keyed(
     return accepted
 
 
-def retake_key(dialect: Dialect, job_id: str, scope: int) -> Op[Held]:
-    """A job that goes back to the queue needs its key again. Returns who holds it: if a newer job, that one stands."""
-    rows = yield Call("wanted_key", {"id": job_id})
-    return (yield from hold_key(dialect, key_of(str(rows[0][0]), str(rows[0][1]), job_id, scope)))
-
-
-def lock_key_of(job_id: str) -> Op[Rows]:
-    """Lock the key that a job was enqueued with, whoever holds it now. Returns it if that is this job."""
-    rows = yield Call("wanted_key", {"id": job_id})
-    if not rows or rows[0][1] is None:
-        return []
-    found = yield Call("lock_key", key_of(str(rows[0][0]), str(rows[0][1]), job_id, HOLD["none"]))
-    return [row[:3] for row in found if str(row[3]) == job_id]
-
-
-def pass_on(dialect: Dialect, job_id: str, keys: Rows) -> Op[None]:
-    """Give a job's unique key back, or hand it to the job that waits for it, if that one still waits."""
-    for tenant, key, following in keys:
-        taken = None if following is None else (yield from take_unstarted(dialect, str(following)))
-        if taken is None:
-            yield Call("release_key", {"id": job_id})
-        else:
-            yield Call("pass_key", {"tenant": str(tenant), "key": str(key), "next_id": taken.id})
-            yield from requeue(taken)
-
-
 def give_back(dialect: Dialect, pairs: Sequence[tuple[str, int]], *, shard: int = 0) -> Op[set[str]]:
     """Release runs that never started, by (id, token): no attempt is counted. Returns the ids that held.
 
-    A recurring job that somebody else holds is left to its lease: nobody shall wait here for a caller's transaction.
+    A recurring job or a unique key that somebody else holds is left to its lease: nobody shall wait here for a caller's
+    transaction.
     """
     if not pairs:
         return set()
@@ -225,7 +214,8 @@ def _give_back(dialect: Dialect, pairs: Sequence[tuple[str, int]], shard: int) -
     for job_id, token, hold, crashes in rows:
         released = Settled(str(job_id), int(str(token)), "queued", "released", uncounted=1, crashes=int(str(crashes)))
         if hold in (HOLD["queued"], HOLD["live"]):  # one that was asked to stop ends, and its key goes on
-            given |= yield from settle_keyed(dialect, released, int(str(hold)), shard=shard)
+            keyed = settle_keyed(dialect, released, int(str(hold)), shard=shard, patience=Patience.NONE)
+            given |= (yield from keyed) or set()
         elif hold == HOLD["recurs"]:
             if not (yield from _hold_recurring(dialect, released.id)):
                 continue
@@ -308,14 +298,28 @@ def held_before_boot(dialect: Dialect, *, lease_us: int, n: int) -> Op[list[Laps
     return [Lapsed._make(row) for row in rows]
 
 
-def park(dialect: Dialect, *, job_id: str, token: int, reason: str, detail: str, mark: str) -> Op[bool]:
+def park(
+    dialect: Dialect,
+    *,
+    job_id: str,
+    token: int,
+    reason: str,
+    detail: str,
+    mark: str,
+    patience: Patience = Patience.ENDLESS,
+) -> Op[bool | None]:
     """Set a claimed job aside with the reason, no attempt counted. Returns whether the token still held.
 
     It ends instead if it was asked to stop, or if a newer job has taken the unique key that it let go when claimed.
+    None: somebody else holds its unique key, and nothing was done.
     """
     params: dict[str, Value] = {"id": job_id, "token": token, "reason": reason, "detail": detail, "mark": mark}
-    yield from lock_key_of(job_id)
+    keys = yield from try_lock_key_of(dialect, job_id, patience)
+    if keys is None:
+        return None
     may_recur = yield from _may_recur(job_id)
+    if dialect is Dialect.POSTGRES and not keys:
+        yield Call("save_here")
     if dialect is Dialect.SQLITE:
         yield Call("park_held", params)
     rows = yield Call("park" if dialect is Dialect.POSTGRES else "leave_running_one", params)
@@ -330,6 +334,9 @@ def park(dialect: Dialect, *, job_id: str, token: int, reason: str, detail: str,
         stopped = None if cancel_reason is None else str(cancel_reason)
         yield from end_unstarted(dialect, job_id, State.CANCELLED, stopped)
     elif hold == HOLD["queued"]:
+        if not keys and not (yield from may_take_key(dialect, job_id, patience)):
+            yield Call("back_to_here")
+            return None
         holder = (yield from retake_key(dialect, job_id, HOLD["queued"])).holder
         if holder != job_id:
             yield from end_unstarted(dialect, job_id, State.CANCELLED, f"superseded by {holder}")
@@ -338,7 +345,7 @@ def park(dialect: Dialect, *, job_id: str, token: int, reason: str, detail: str,
 
 def end_unstarted(dialect: Dialect, job_id: str, state: State, reason: str | None) -> Op[bool]:
     """End a job that has not started, and give its unique key back. Returns whether there was one."""
-    keys = yield from lock_key_of(job_id)
+    keys = yield from lock_key_of(dialect, job_id)
     taken = yield from take_unstarted(dialect, job_id)
     if taken is None:
         return False

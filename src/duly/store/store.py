@@ -61,6 +61,7 @@ from duly.store.fresh import Fresh
 from duly.store.gates import Gates
 from duly.store.opening import open_database
 from duly.store.ops_keys import Freed
+from duly.store.ops_unique import Patience
 from duly.store.people import ForPeople
 
 if TYPE_CHECKING:  # imported where it is used: few programs have recurring jobs at start-up
@@ -225,29 +226,32 @@ class Store(ForPeople):
         only_expired: bool = False,
         repeated: bool = False,
         freed: Freed | None = None,
-    ) -> bool:
+        patience: Patience = Patience.ENDLESS,
+    ) -> bool | None:
         """End one run whose job holds a unique key or recurs (`Claimed.hold` is not 0). Returns if it was accepted.
 
-        `repeated`: an earlier call with this run failed, and may have been committed all the same.
+        `repeated`: an earlier call with this run failed, and may have been committed all the same. None instead: the
+        recurring job, or the key for which there was not enough `patience`, is held by somebody else: try again.
         """
         if hold == HOLD["recurs"]:
             ended = self.end_recurring([settled], only_expired=only_expired, repeated=repeated, freed=freed)
-            return settled.id in ended.accepted
+            return None if settled.id in ended.held else settled.id in ended.accepted
         if hold in (HOLD["none"], HOLD["window"]):
             return bool(self.settle([settled], only_expired=only_expired, repeated=repeated, freed=freed))
         tries = iter((repeated, True))
 
-        def op() -> Op[set[str]]:
+        def op() -> Op[set[str] | None]:
             again = next(tries, True)
             settling = ops_settle.settle_keyed(
-                self.dialect, settled, hold, shard=self._shard, only_expired=only_expired
+                self.dialect, settled, hold, shard=self._shard, only_expired=only_expired, patience=patience
             )
-            accepted = yield from ops_keys.freeing(self.dialect, freed, settling, lambda ids: ids)
+            accepted = yield from ops_keys.freeing(self.dialect, freed, settling, lambda ids: ids or ())
             if again and not accepted:
-                accepted = yield from ops_settle.already_settled([settled])
+                accepted = (yield from ops_settle.already_settled([settled])) or accepted
             return accepted
 
-        return bool(self.database.write(op))
+        accepted = self.database.write(op)
+        return None if accepted is None else bool(accepted)
 
     def end_recurring(
         self,
@@ -376,19 +380,22 @@ class Store(ForPeople):
         mark: str,
         repeated: bool = False,
         freed: Freed | None = None,
-    ) -> bool:
+        patience: Patience = Patience.ENDLESS,
+    ) -> bool | None:
         """Set a claimed job aside with the reason, no attempt counted. Returns if that was accepted.
 
-        `repeated`: an earlier call failed, and may have been committed all the same.
+        `repeated`: an earlier call failed, and may have been committed all the same. None instead: its unique key, for
+        which there was not enough `patience`, is held by somebody else: try again.
         """
         tries = iter((repeated, True))
+        words = {"reason": reason, "detail": detail, "mark": mark}
 
-        def op() -> Op[bool]:
+        def op() -> Op[bool | None]:
             again = next(tries, True)
-            parking = ops_settle.park(self.dialect, job_id=job_id, token=token, reason=reason, detail=detail, mark=mark)
+            parking = ops_settle.park(self.dialect, job_id=job_id, token=token, **words, patience=patience)
             parked = yield from ops_keys.freeing(self.dialect, freed, parking, lambda done: {job_id} if done else ())
-            if again and not parked:
-                parked = bool((yield Call("parked_before", {"id": job_id, "token": token, "mark": mark})))
+            if again and not parked and (yield Call("parked_before", {"id": job_id, "token": token, "mark": mark})):
+                return True
             return parked
 
         return self.database.write(op)

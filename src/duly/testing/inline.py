@@ -34,7 +34,7 @@ class StandingStore(Store):
         """End runs, now."""
         return super().settle([each._replace(age_us=0) for each in batch], **options)
 
-    def settle_keyed(self, settled: Settled, hold: int, **options: Any) -> bool:
+    def settle_keyed(self, settled: Settled, hold: int, **options: Any) -> bool | None:
         """End one run, now."""
         return super().settle_keyed(settled._replace(age_us=0), hold, **options)
 

@@ -20,6 +20,7 @@ from duly.domain.retry import Backoff
 from duly.domain.states import TERMINAL
 from duly.store.database import Hint
 from duly.store.ops_keys import Freed, Lanes
+from duly.store.ops_unique import Patience
 from duly.store.store import Store
 from duly.worker.context import Run
 from duly.worker.executor import Concluded
@@ -40,7 +41,11 @@ NOT_THE_JOBS_FAULT = (DatabaseUnavailable, SchemaMissing, SchemaTooNew, SchemaTo
 MIRROR_TRIES = 3
 PATIENCE = 4
 SOON, LATER = 0.02, 1.0
-"""How soon a run whose recurring job somebody else holds is tried again, first and at last."""
+"""How soon a run whose recurring job or unique key somebody else holds is tried again, first and at last."""
+REST = 5
+"""How much longer than a wait in the queue all others are let by before the next."""
+TRIED_AT_ONCE = 20
+"""How many runs whose unique keys somebody else holds are tried again before others have their turn."""
 
 
 def _frees_others(run: Run, state: str) -> bool:
@@ -76,7 +81,7 @@ def _apart(batch: list[Concluded]) -> tuple[list[Concluded], list[Concluded]]:
 
 @dataclass(slots=True)
 class _Postponed:
-    """A run of a recurring job that could not be settled yet."""
+    """A run that could not be settled yet: of a recurring job, or of one with a unique key."""
 
     concluded: Concluded
     due: float
@@ -108,6 +113,7 @@ class Finisher:
         self._queue: deque[Concluded] = deque()
         self._batch: list[Concluded] = []
         self._postponed: dict[str, _Postponed] = {}
+        self._queue_again_at = 0.0
         self._asleep = threading.Event()
         self.wake: Callable[[], None] = lambda: None
         self.over = Over()
@@ -214,7 +220,10 @@ class Finisher:
             run, ended_ns, settled = concluded
             settled = settled.aged((now - ended_ns) // 1_000)
             accepted = self._settle_special(run, settled, repeated=repeated)
-            self._done([concluded], {settled.id} if accepted else set())
+            if accepted is None:  # what it asked to be closed is closed: not again with every try
+                self._postpone(_Postponed((run, ended_ns, concluded[2]._replace(block_us=0)), 0.0), None)
+            else:
+                self._done([concluded], {settled.id} if accepted else set())
             self._batch = self._batch[1:]
         self._repeated = False
 
@@ -269,19 +278,21 @@ class Finisher:
             self.let_in(freed.lanes)
             freed.lanes = []
 
-    def _settle_special(self, run: Run, settled: Settled, *, repeated: bool) -> bool:
+    def _settle_special(
+        self, run: Run, settled: Settled, *, repeated: bool, patience: Patience = Patience.NONE
+    ) -> bool | None:
+        """Settle one that holds a unique key, or must be set aside. None: somebody else holds its key."""
         try:
-            return self._settle_keyed(run, settled, repeated=repeated)
+            return self._settle_keyed(run, settled, repeated=repeated, patience=patience)
         except NOT_THE_JOBS_FAULT:
             raise
         except Exception as error:
             log.error("job %s: its run could not be recorded as it was: %s", settled.id, error)
-            return self._settle_keyed(run, unrecordable(settled), repeated=True)
+            return self._settle_keyed(run, unrecordable(settled), repeated=True, patience=patience)
 
-    def _settle_keyed(self, run: Run, settled: Settled, *, repeated: bool) -> bool:
+    def _settle_keyed(self, run: Run, settled: Settled, *, repeated: bool, patience: Patience) -> bool | None:
         freed = freed_by([(run, 0, settled)])
         if settled.state == "parked":
-            _log_parked(run, settled)
             done = self._store.park(
                 settled.id,
                 settled.token,
@@ -290,14 +301,17 @@ class Finisher:
                 mark=run.definition.signature.fingerprint,
                 repeated=repeated,
                 freed=freed,
+                patience=patience,
             )
+            if done is not None:
+                _log_parked(run, settled)
         else:
             self._block([settled])
-            done = self._store.settle_keyed(settled, run.job.hold, repeated=repeated, freed=freed)
+            done = self._store.settle_keyed(settled, run.job.hold, repeated=repeated, freed=freed, patience=patience)
         self._let_in(freed)
         return done
 
-    # -- recurring jobs ---------------------------------------------------------------------------------------
+    # -- what somebody else holds: recurring jobs, unique keys ------------------------------------------------
 
     def _try_postponed(self) -> None:
         now = time.monotonic()
@@ -307,12 +321,33 @@ class Finisher:
                 del self._postponed[each.concluded[2].id]
                 self._done([each.concluded], set())
         due = [each for each in due if not each.concluded[0].lost]
-        for each in due:
-            if each.held >= PATIENCE:  # others hold it without a gap: stand in the queue, alone
-                self._end_recurring([each], repeated=True, queueing=True)
-        due = [each for each in due if each.held < PATIENCE]
+        queueing = next((each for each in due if each.held >= PATIENCE), None) if now >= self._queue_again_at else None
+        if (
+            queueing is not None
+        ):  # others hold it without a gap: stand in the queue, alone, and not for most of the time
+            due.remove(queueing)
+            self._try_again([queueing], queueing=True)
+            self._queue_again_at = time.monotonic() + REST * (time.monotonic() - now)
         if due:
-            self._end_recurring(due, repeated=True)
+            self._try_again(due)
+
+    def _try_again(self, batch: list[_Postponed], *, queueing: bool = False) -> None:
+        recurring = [each for each in batch if each.concluded[0].job.hold == RECURS]
+        if recurring:
+            self._end_recurring(recurring, repeated=True, queueing=queueing)
+        keyed = [each for each in batch if each.concluded[0].job.hold != RECURS]
+        for each in keyed[:TRIED_AT_ONCE]:
+            run, ended_ns, settled = each.concluded
+            aged = settled.aged((time.monotonic_ns() - ended_ns) // 1_000)
+            patience = Patience.LITTLE if queueing else Patience.NONE
+            accepted = self._settle_special(run, aged, repeated=True, patience=patience)
+            if accepted is None:
+                self._postpone(each, None)
+            else:
+                del self._postponed[settled.id]
+                self._done([each.concluded], {settled.id} if accepted else set())
+
+    # -- recurring jobs ---------------------------------------------------------------------------------------
 
     def _end_recurring(self, batch: list[_Postponed], *, repeated: bool, queueing: bool = False) -> None:
         """Settle together; what somebody else holds comes again later, while its lease is renewed."""

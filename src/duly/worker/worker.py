@@ -18,6 +18,7 @@ from duly.maintenance.prune import prune_some
 from duly.maintenance.rescue import rescue_after_boot, rescue_silent
 from duly.store.database import Hint, Waker
 from duly.store.ops_keys import Lanes
+from duly.store.ops_unique import Patience
 from duly.store.store import Store
 from duly.worker import identity
 from duly.worker.capture import Capture
@@ -280,7 +281,7 @@ class Worker:
             self._store.settle([released(run.job) for run in runs if run.job.hold in plain])
             for run in runs:
                 if run.job.hold not in plain:
-                    self._store.settle_keyed(released(run.job), run.job.hold)
+                    self._store.settle_keyed(released(run.job), run.job.hold, patience=Patience.NONE)
         except DulyError as error:
             log.warning("jobs could not be given back: %s; others take them when their leases lapse", error)
         for run in runs:

@@ -131,6 +131,23 @@ ENQUEUE = (
         without="a job that comes to wait for a key while its holder ends is forgotten",
         edits=(Statement("key_of [postgres]", " FOR UPDATE"),),
     ),
+    *(
+        Guard(
+            name=f"{name}: {what}",
+            protects=LOCKS if then == "" else "F20 P4",
+            without=without,
+            edits=(Statement(f"{name} [postgres]", " FOR UPDATE SKIP LOCKED", then),),
+        )
+        for name in ("key_of_if_free", "lock_key_if_free")
+        for what, then, without in (
+            ("lock", "", "the end of a run and who is about to have its key do not see each other"),
+            (
+                "goes round what others hold",
+                " FOR UPDATE",
+                "a caller's open transaction keeps all runs of a worker from ending",
+            ),
+        )
+    ),
     Guard(
         name="lock_key: lock",
         protects=LOCKS,
@@ -161,10 +178,13 @@ ENQUEUE = (
         )
         for name in ("take_key", "set_key_next", "pass_key")
     ),
-    Guard(
-        name="lock_key: the key of this tenant (PostgreSQL)",
-        protects="I10 P19",
-        without="the end of a run finds the key of another tenant",
-        edits=(Statement("lock_key [postgres]", "tenant = :tenant::text AND "),),
+    *(
+        Guard(
+            name=f"{name}: the key of this tenant (PostgreSQL)",
+            protects="I10 P19",
+            without="the end of a run finds the key of another tenant",
+            edits=(Statement(f"{name} [postgres]", "tenant = :tenant::text AND "),),
+        )
+        for name in ("lock_key", "lock_key_if_free", "lock_key_exists")
     ),
 )

@@ -53,11 +53,23 @@ DELETE FROM duly.unique_keys WHERE job_id = :id::uuid AND scope <> 3 AND EXISTS 
 -- name: key_of [postgres] Which key a running job holds, and who waits for it; locked, since a job may come to wait while this one ends.
 SELECT tenant, key, next_id FROM duly.unique_keys WHERE job_id = :id::uuid FOR UPDATE
 
+-- name: key_of_if_free [postgres] The same, unless somebody else holds it: a caller, whose transaction may stay open for long.
+SELECT tenant, key, next_id FROM duly.unique_keys WHERE job_id = :id::uuid FOR UPDATE SKIP LOCKED
+
+-- name: key_of_exists [postgres] Whether a job holds a key, whoever has locked it.
+SELECT 1 FROM duly.unique_keys WHERE job_id = :id::uuid
+
 -- name: key_of [sqlite] Which key a running job holds, and who waits for it.
 SELECT tenant, key, next_id FROM duly.unique_keys WHERE job_id = :id
 
 -- name: lock_key [postgres] Lock a key, whoever holds it.
 SELECT tenant, key, next_id, job_id FROM duly.unique_keys WHERE tenant = :tenant::text AND key = :key::text FOR UPDATE
+
+-- name: lock_key_if_free [postgres] The same, unless somebody else holds it.
+SELECT tenant, key, next_id, job_id FROM duly.unique_keys WHERE tenant = :tenant::text AND key = :key::text FOR UPDATE SKIP LOCKED
+
+-- name: lock_key_exists [postgres] Whether there is a key, whoever has locked it.
+SELECT 1 FROM duly.unique_keys WHERE tenant = :tenant::text AND key = :key::text
 
 -- name: lock_key [sqlite] Who holds a key.
 SELECT tenant, key, next_id, job_id FROM duly.unique_keys WHERE tenant = :tenant AND key = :key
