@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
@@ -60,13 +61,28 @@ async def drive(steps: Steps[R], execute: Callable[[Step], Awaitable[Rows]]) -> 
         step = next(steps)
         while True:
             try:
-                rows = await execute(step)
+                rows = await (_whole(execute(step)) if step.whole else execute(step))
             except BaseException as error:
                 step = steps.throw(error)
             else:
                 step = steps.send(rows)
     except StopIteration as stop:
         return stop.value  # type: ignore[no-any-return]
+
+
+async def _whole(statement: Awaitable[Rows]) -> Rows:
+    """Wait for a statement that must not be cut off in the middle. A cancel comes when it is done."""
+    done = asyncio.ensure_future(statement)
+    cancelled: asyncio.CancelledError | None = None
+    while not done.done():
+        try:
+            await asyncio.wait((done,))
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is None:
+        return done.result()
+    done.exception()  # nobody else asks for it
+    raise cancelled
 
 
 async def library_of(connection: object) -> AsyncLibrary:

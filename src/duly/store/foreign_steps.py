@@ -36,6 +36,8 @@ class Step(NamedTuple):
 
     sql: str
     params: Params | None = None
+    whole: bool = False
+    """Whether it must not be cut off in the middle: it opens or ends a transaction or a savepoint."""
 
 
 Steps = Generator[Step, Rows, R]
@@ -91,13 +93,13 @@ def opening(library: Library, database: Database) -> Steps[Around]:
     yield from _check_place(library, database)
     around = library.around()
     if around is not Around.TRANSACTION:
-        yield Step(_bracket(around, library.dialect)[0])
+        yield from _begin(around, _bracket(around, library.dialect)[0])
     return around
 
 
 def ending(sql: str) -> Steps[None]:
     """End a transaction that we opened: COMMIT or ROLLBACK."""
-    yield Step(sql)
+    yield Step(sql, whole=True)
 
 
 def _check_place(library: Library, database: Database) -> Steps[None]:
@@ -144,7 +146,7 @@ def _plain(value: object) -> object:
 
 def _all_or_nothing(around: Around, words: _Words, op: Callable[[], Op[R]]) -> Steps[R]:
     begin, keep, undo = _bracket(around, words.dialect)
-    yield Step(begin)
+    yield from _begin(around, begin)
     try:
         if around is Around.TRANSACTION and words.dialect is Dialect.SQLITE:
             yield words.step(Call("lock_to_write"))
@@ -152,11 +154,25 @@ def _all_or_nothing(around: Around, words: _Words, op: Callable[[], Op[R]]) -> S
     except BaseException:
         with suppress(Exception):  # the connection is gone: the error that is on its way says so
             for sql in undo:
-                yield Step(sql)
+                yield Step(sql, whole=True)
         raise
     for sql in keep:
-        yield Step(sql)
+        yield Step(sql, whole=True)
     return result
+
+
+def _begin(around: Around, sql: str) -> Steps[None]:
+    """Open a transaction or a savepoint. Who is cancelled meanwhile may have opened it all the same.
+
+    A savepoint that is left behind in the caller's transaction harms nobody.
+    """
+    try:
+        yield Step(sql, whole=True)
+    except BaseException:
+        if around is not Around.TRANSACTION:
+            with suppress(Exception):  # there is none
+                yield Step("ROLLBACK", whole=True)
+        raise
 
 
 def _bracket(around: Around, dialect: Dialect) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
