@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import os
 import re
@@ -15,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -231,6 +233,81 @@ def test_a_thread_told_to_stop_while_it_commits_for_others_harms_none_of_them(st
         errors = [future.exception(20) for future in futures]
     assert [type(error) for error in errors if error] == [KeyboardInterrupt]
     assert job_count(path) == sum(errors[n] is None for n in (0, 2)) >= 1
+
+
+class Interrupted(sqlite3.Connection):
+    """A connection during one of whose statements a timeout is raised in its thread, as a worker does.
+
+    Not by Python code around the statement: what is raised arrives at the next step of who has called.
+    """
+
+    left = -1
+
+    @property
+    def execute(self) -> Any:
+        self.left -= 1
+        if self.left == 0:
+            once = map(
+                ctypes.pythonapi.PyThreadState_SetAsyncExc,
+                [ctypes.c_ulong(threading.get_ident())],
+                [ctypes.py_object(TimeoutError)],
+            )
+            self.set_trace_callback(partial(dict.fromkeys, once))  # runs it with each statement, and it is run once
+        return super().execute
+
+
+def interrupted_database(path: Path) -> SqliteDatabase:
+    return SqliteDatabase(
+        path,
+        SystemClock(),
+        connect=lambda file: sqlite3.connect(
+            file, isolation_level=None, check_same_thread=False, factory=Interrupted, cached_statements=0
+        ),
+    )
+
+
+def test_a_timeout_that_comes_while_a_thread_commits_for_others_is_told_to_it_alone(path: Path) -> None:
+    """At every statement of a commit in turn; what others asked for is stored once, and they are told so."""
+    database = interrupted_database(path)
+    store = Store(database)
+    store.counts()
+    store.enqueue(new_job())
+    wanted, statement, timeouts, beside = 1, 0, list[type[BaseException]](), 0
+    while len(timeouts) == statement:
+        statement += 1
+        before, mine, after = (sqlite._Pending(enqueue_op()) for _ in range(3))
+        database._pending.extend([before, mine, after])
+        assert isinstance(database._writer, Interrupted)
+        database._writer.left = statement
+        try:
+            database._outcome(mine)
+        except Exception as error:
+            timeouts.append(type(error))
+        database._writer.left = -1
+        assert not database._writer.in_transaction, "or nobody else could write the file"
+        assert [database._outcome(each).created for each in (before, after)] == [True, True], statement
+        beside += mine.done
+        wanted += 2 + (mine.done and mine.error is None)
+        assert job_count(path) == wanted, statement
+    assert set(timeouts) == {TimeoutError}, "and no error of the file"
+    assert len(timeouts) > 12
+    assert beside > 1, "the later ones come when all is stored"
+    with LockFile(path.with_name(path.name + "-duly.lock")).held(1):
+        pass
+    store.close()
+
+
+def test_a_timeout_that_comes_while_a_thread_looks_stays_a_timeout(path: Path) -> None:
+    database = interrupted_database(path)
+    store = Store(database)
+    store.counts()
+    (reader,) = database._readers._idle
+    assert isinstance(reader, Interrupted)
+    reader.left = 1
+    with pytest.raises(TimeoutError) as caught:
+        store.counts()
+    assert caught.type is TimeoutError
+    store.close()
 
 
 def test_a_write_waits_for_the_lock_of_another_process_and_then_goes_on(path: Path) -> None:

@@ -45,8 +45,8 @@ class LockFile:
             return
         if self._fd is None:
             self._open()
-        self._acquire(timeout)
-        try:
+        try:  # a timeout may be raised in this thread as soon as it has the lock
+            self._acquire(timeout)
             yield
         finally:
             if self._fd is not None:

@@ -40,6 +40,7 @@ HANDOVER = 20e-6
 """How long who has written lets go of the interpreter if others wait: they cannot take the lock without it."""
 LONG_WAIT = 1.0
 _FULL = ("database or disk is full", "disk I/O error")
+_COMMIT = ("COMMIT",)
 
 
 DESKS = (
@@ -59,13 +60,15 @@ _Begun: TypeAlias = "tuple[Op[R], Call | CopyIn | Foreign]"
 class _Pending(Generic[R]):
     """An operation that waits for the next commit of this process, worked out as far as its first statement."""
 
-    __slots__ = ("begun", "done", "error", "op", "result")
+    __slots__ = ("begun", "done", "error", "op", "result", "stop")
 
     def __init__(self, op: Callable[[], Op[R]]) -> None:
         self.op = op
         self.begun: _Begun[R] | None = None
         self.done = False
         self.error: BaseException | None = None
+        self.stop: BaseException | None = None
+        """What was raised in its thread from outside while that ran the operation of another."""
         self.result: R | None = None
         steps = op()
         first = next(steps, None)
@@ -288,6 +291,10 @@ class SqliteDatabase:
         self._check_writable()
         entry = _Pending(op)
         self._pending.append(entry)  # type: ignore[arg-type]
+        return self._outcome(entry)
+
+    def _outcome(self, entry: _Pending[R]) -> R:
+        """Wait until an operation is done, by whoever leads, and say what came of it."""
         with self._leader:
             while not entry.done:
                 self._commit_group(entry)
@@ -298,26 +305,49 @@ class SqliteDatabase:
         return entry.result  # type: ignore[return-value]
 
     def _commit_group(self, mine: _Pending[R]) -> None:
-        """As leader: commit what waits, together. More than one group may go before `mine`."""
+        """As leader: commit what waits, together. More than one group may go before `mine`.
+
+        At any step something may be raised in this thread from outside: the timeout of the handler it runs, Ctrl-C.
+        That is for this thread alone. Others hear of it nothing: they are stored, or go into the next commit.
+        """
         group: list[_Pending[object]] = []
-        while self._pending and len(group) < GROUP:
-            group.append(self._pending.popleft())
+        stored: list[object] = []
         try:
+            self._gather(group, mine)
+            alone = len(group) == 1 and group[0] is mine
             with self._writing() as connection:
                 for entry in group:
-                    self._run_entry(connection, entry, alone=len(group) == 1)
-                connection.execute("COMMIT")
+                    self._run_entry(connection, entry, mine, alone=alone)
+                stored.extend(map(connection.execute, _COMMIT))  # one step: nothing is raised between commit and note
                 for entry in group:
                     entry.done = True
                 self._checkpoint(connection)
-        except Exception as error:
+        except BaseException as error:
+            self._roll_back()  # unless that is done: it may have been what was cut short
+            self._tell(group, mine, error, stored=bool(stored))
+            if not _is_of_database(error):
+                raise
+        if mine.stop is not None:
+            raise mine.stop
+
+    def _gather(self, group: list[_Pending[object]], mine: _Pending[R]) -> None:
+        """Take what waits. `mine` may be missing there: a leader that was cut short had taken it."""
+        while self._pending and len(group) < GROUP:
+            group.append(self._pending.popleft())
+        if not self._pending and mine not in group:
+            group.append(mine)  # type: ignore[arg-type]
+
+    def _tell(self, group: list[_Pending[object]], mine: _Pending[R], error: BaseException, *, stored: bool) -> None:
+        """Say to each of a group that was cut short how it stands. The database's trouble is everybody's."""
+        if stored:
+            for entry in group:
+                entry.done = True
+        elif isinstance(error, Exception) and _is_of_database(error):
             explained = self._explained(error)
             for entry in group:
-                if not entry.done:
-                    entry.error, entry.done = entry.error or explained, True
-        except BaseException:  # this thread is told to stop: what others asked for goes into the next commit
-            self._pending.extendleft(entry for entry in reversed(group) if not (entry.done or entry is mine))
-            raise
+                entry.error, entry.done = entry.error or explained, True
+        else:
+            self._pending.extendleft(entry for entry in reversed(group) if entry is not mine)
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
@@ -331,10 +361,10 @@ class SqliteDatabase:
                     self._writer = self._open(writer=True)
                 if not self._checked:
                     self._check_tables()
-                self._writer.execute("BEGIN IMMEDIATE")
-                if time.monotonic() - asked > LONG_WAIT:
-                    self._unbroken_since = time.monotonic()
                 try:
+                    self._writer.execute("BEGIN IMMEDIATE")
+                    if time.monotonic() - asked > LONG_WAIT:
+                        self._unbroken_since = time.monotonic()
                     yield self._writer
                 finally:
                     self._roll_back()
@@ -342,26 +372,38 @@ class SqliteDatabase:
             self._unbroken_since = time.monotonic()
             raise
 
-    def _run_entry(self, connection: sqlite3.Connection, entry: _Pending[object], *, alone: bool) -> None:
+    def _run_entry(
+        self, connection: sqlite3.Connection, entry: _Pending[object], mine: _Pending[R], *, alone: bool
+    ) -> None:
+        """Run an operation. What another's may not have raised itself is tried again: if it goes then, it was meant for
+        this thread, which hears of it after the commit.
+        """
+        entry.error = None
         if alone:
             entry.result = self._drive(connection, entry.op, entry.taken())
             return
+        stop: Exception | None = None
         connection.execute("SAVEPOINT duly_op")
-        entry.error = None
-        try:
-            entry.result = self._drive(connection, entry.op, entry.taken())
-        except Exception as error:
-            if not connection.in_transaction or any(word in str(error) for word in _FULL):
-                raise  # not this operation's fault: the whole transaction is lost
-            connection.execute("ROLLBACK TO duly_op")
-            entry.error = self._explained(error)
+        while True:
+            try:
+                entry.result = self._drive(connection, entry.op, entry.taken())
+                mine.stop = mine.stop or stop
+                break
+            except Exception as error:
+                if not connection.in_transaction or any(word in str(error) for word in _FULL):
+                    raise  # not this operation's fault: the whole transaction is lost
+                connection.execute("ROLLBACK TO duly_op")
+                if entry is mine or stop is not None or _is_of_database(error):
+                    entry.error = self._explained(error)
+                    break
+                stop = error
         connection.execute("RELEASE duly_op")
 
     def _roll_back(self) -> None:
         try:
             if self._writer is not None and self._writer.in_transaction:
                 self._writer.execute("ROLLBACK")
-        except Exception:  # the connection itself is broken: the next use opens another
+        except sqlite3.Error:  # the connection itself is broken: the next use opens another
             self._abandoned.append(self._writer)
             self._writer = None
 
@@ -386,8 +428,9 @@ class SqliteDatabase:
                 connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
             else:
                 return
-        except (sqlite3.Error, OSError):
-            pass
+        except (sqlite3.Error, OSError) as error:
+            if not _is_of_database(error):
+                raise
         self._next_checkpoint = now + CHECKPOINT_PAUSE
 
     # -- running ----------------------------------------------------------------------------------------------
@@ -421,7 +464,8 @@ class SqliteDatabase:
         try:
             rows: list[Row] = connection.execute(sql, params).fetchall()
         except Exception as error:
-            if call.caught and connection.in_transaction and not any(word in str(error) for word in _FULL):
+            kept = connection.in_transaction and not any(word in str(error) for word in _FULL)
+            if call.caught and kept and not _is_from_outside(error):
                 return [(FAILED, None, str(error))]
             raise
         return rows
@@ -494,7 +538,7 @@ class SqliteDatabase:
 
     def _explained(self, error: Exception) -> Exception:
         """Say what went wrong with the file, and what to do. Errors that are not the database's stay what they are."""
-        if not isinstance(error, sqlite3.Error | OSError):
+        if not isinstance(error, sqlite3.Error | OSError) or not _is_of_database(error):
             return error
         text = str(error)
         if "no such" in text or "has no column" in text:
@@ -517,6 +561,16 @@ class SqliteDatabase:
         if "not a database" in text or "malformed" in text:
             return UnsupportedDatabase(f"{self.path} is not a sound SQLite database: {text}")
         return DatabaseError(f"SQLite refused an operation on {self.path}: {text}")
+
+
+def _is_of_database(error: BaseException) -> bool:
+    """Whether an error is known to come from the database or from us, and not from outside or the application."""
+    return isinstance(error, sqlite3.Error | OSError | DulyError) and not _is_from_outside(error)
+
+
+def _is_from_outside(error: BaseException) -> bool:
+    """Whether an error is a timeout that was raised in this thread: it is an OSError, and none of the system's."""
+    return type(error) is TimeoutError and error.errno is None
 
 
 def _stdlib_connect(path: str) -> sqlite3.Connection:
