@@ -7,8 +7,12 @@ from typing import Any
 
 import pytest
 
-from duly import Duly, InvalidOption
+from duly import Backoff, Duly, InvalidOption, Snooze, current_job
+from duly.domain.records import HOLD, Lane, Settled
+from duly.store.ops_recurring_runs import end_runs
+from duly.testing import TestClock, drain
 from tests.helpers import eventually
+from tests.store.factory import WORKER, add_worker
 from tests.store.raw import Raw
 
 
@@ -31,6 +35,76 @@ def test_a_run_that_was_asked_for_comes_though_the_job_is_edited_first(jobs: Dul
     assert tick is not None
     assert job.next_run_at.month == 2
     assert ran == ["second"]
+
+
+@pytest.mark.parametrize("ending", ["success", "failure", "snooze"])
+def test_an_edit_of_queue_and_priority_while_it_runs_holds_for_the_next_run(
+    timed: Duly, clock: TestClock, raw: Raw, ending: str
+) -> None:
+    @timed.task(retry=Backoff.fixed(60))
+    def work() -> None:
+        if job.refresh().record.queue == "other":
+            return
+        job.edit(queue="other", priority=7)
+        if ending == "failure":
+            raise ValueError("no")
+        if ending == "snooze":
+            raise Snooze(timedelta(seconds=60))
+
+    job = work.recur("k", every="1h", priority=3)
+    drain(timed)
+    assert raw.rows("SELECT queue, priority, hold FROM duly.scheduled") == [("other", 7, HOLD["recurs"])]
+    clock.advance("1h")
+    assert not drain(timed, queues=["default"]).runs
+    assert [run.outcome for run in drain(timed, queues=["other"]).runs] == ["succeeded"]
+    assert raw.rows("SELECT queue, priority, attempt FROM duly.scheduled") == [("other", 7, 0)]
+
+
+def test_a_job_that_is_to_make_a_job_per_tick_does_so_after_the_run_during_which_that_was_said(
+    timed: Duly, clock: TestClock, raw: Raw
+) -> None:
+    ran: list[str] = []
+
+    @timed.task
+    def work() -> None:
+        ran.append(current_job().id)
+        if len(ran) == 1:
+            job.edit(overlap="allow")
+
+    job = work.recur("k", every="1h")
+    drain(timed)
+    assert raw.rows("SELECT hold FROM duly.scheduled") == [(HOLD["spawns"],)]
+    for _ in range(2):
+        clock.advance("1h")
+        drain(timed)
+    assert ran[0] == job.id
+    assert len(set(ran)) == 3, "each tick has a job of its own"
+
+
+@pytest.mark.parametrize("how", ["given back", "crashed", "set aside"])
+def test_an_edit_while_it_is_claimed_holds_for_a_run_that_did_not_come_about(
+    timed: Duly, clock: TestClock, raw: Raw, how: str
+) -> None:
+    @timed.task
+    def work() -> None: ...
+
+    job = work.recur("k", every="1h")
+    store = timed.store
+    add_worker(store)
+    store.promote()
+    (claimed,) = store.claim("default", [Lane("", "work")], 1, worker_id=WORKER, lease_us=10**7)
+    job.edit(queue="other", priority=7)
+    match how:
+        case "given back":
+            assert store.give_back([(job.id, claimed.token)]) == 1
+        case "crashed":
+            lost = Settled(job.id, claimed.token, "queued", "crashed", crashes=1)
+            ended = store.run(lambda: end_runs(store.recurring, [lost], shard=0))
+            assert set(ended.accepted) == {job.id}
+        case _:
+            assert store.park(job.id, claimed.token, reason="arguments", detail="no", mark="old")
+    assert [run.outcome for run in drain(timed, queues=["other"]).runs] == ["succeeded"]
+    assert raw.rows("SELECT queue, priority FROM duly.scheduled") == [("other", 7)]
 
 
 @pytest.mark.parametrize(

@@ -125,6 +125,10 @@ class Ending(NamedTuple):
     now: int
     mirror: str | None
     hook: bool
+    run_at: int = 0
+    """When this run was due."""
+    moved: bool = False
+    """Whether it was edited meanwhile, and goes back to another place than it came from."""
 
 
 class Spawning(NamedTuple):

@@ -141,12 +141,15 @@ def _end(
     settled = [_settled(job, runs[job.id], following[job.id]) for job in jobs]
     accepted = yield from settle(dialect, settled, shard=shard, only_expired=only_expired)
     ended = [job for job in jobs if job.id in accepted]
+    for job in ended:
+        if job.moved and following[job.id].enabled:
+            yield Call("move_recurring", {"id": job.id})
     yield from _write_down(dialect, ended, runs, following)
     return {job.id: following[job.id] for job in ended}
 
 
 def _following(job: Ending, run: Settled) -> Next:
-    """What becomes of it. One that was disabled meanwhile keeps the time, and goes nowhere.
+    """What becomes of it. One that was disabled meanwhile keeps the time, and goes nowhere; one that was edited moves.
 
     A rule that cannot be read here (this machine lacks its time zone, say) must not keep the run from being recorded.
     """
@@ -155,7 +158,11 @@ def _following(job: Ending, run: Settled) -> Next:
     except InvalidSchedule as error:
         reason = f"its rule could not be read: {error}"[:1_000]
         then = Next("idle", None, job.next_run_at, job.tick_at, job.failures, enabled=False, reason=reason)
-    return then if job.enabled else then._replace(state="idle", enabled=False, reason=None)
+    if not job.enabled:
+        return then._replace(state="idle", enabled=False, reason=None)
+    if job.moved and then.state == "queued":  # by way of the schedule into its new lane
+        return then._replace(state="recurs", place_at=job.run_at)
+    return then
 
 
 def _settled(job: Ending, run: Settled, then: Next) -> Settled:

@@ -222,10 +222,22 @@ def _give_back(dialect: Dialect, pairs: Sequence[tuple[str, int]], shard: int) -
             if not (yield from _may_recur(released.id)):
                 released = released._replace(state="idle")
                 yield Call("keep_token", {"id": released.id, "token": released.token})
-            given |= yield from settle(dialect, [released], shard=shard)
+            given |= yield from _release_recurring(dialect, released, shard)
         else:
             plain.append(released)
     return given | (yield from settle(dialect, plain, shard=shard))
+
+
+def _release_recurring(dialect: Dialect, released: Settled, shard: int) -> Op[set[str]]:
+    """Give a recurring job back that is held; if it was edited meanwhile, to where it belongs now."""
+    edited = yield Call("edited_run", {"id": released.id, "token": released.token})
+    if not edited or released.state == "idle":
+        return (yield from settle(dialect, [released], shard=shard))
+    due = released._replace(state="recurs", again_at=int(str(edited[0][0])))
+    given = yield from settle(dialect, [due], shard=shard)
+    if given:
+        yield Call("move_recurring", {"id": released.id})
+    return given
 
 
 def _hold_recurring(dialect: Dialect, job_id: str) -> Op[bool]:

@@ -110,18 +110,36 @@ FROM json_each(:ids) e CROSS JOIN duly.recurring r ON r.id = e.value CROSS JOIN 
 -- name: lock_ending [postgres] Hold the recurring jobs whose runs end. Those that somebody else holds are left out: they come later.
 SELECT r.id FROM duly.recurring r WHERE r.id = ANY (:ids::uuid[]) ORDER BY r.id FOR UPDATE SKIP LOCKED
 
+-- part: is_elsewhere A run whose job was edited meanwhile: another place is its own now than the one it came from.
+(u.queue <> j.queue OR u.priority <> j.priority OR s.overlap = 'allow')
+
 -- name: ending [postgres] The runs that end, still held by their tokens, and how their recurring jobs stand. After they were locked.
 SELECT r.id, u.token, u.attempt, u.claimed_at, u.cancel_at, r.enabled, r.tick_at, r.next_run_at, r.failures,
-       s.tenant, s.task, s.key, s.rule, s.anchor_at, s.misfire, s.cap, s.overlap, s.failure, s.pause_after, :now, m.sql, COALESCE(m.hook, false)
+       s.tenant, s.task, s.key, s.rule, s.anchor_at, s.misfire, s.cap, s.overlap, s.failure, s.pause_after, :now, m.sql, COALESCE(m.hook, false), u.run_at,
+@is_elsewhere
 FROM unnest((SELECT :ids::uuid[]), :tokens::bigint[]) AS b(id, token)
 JOIN duly.running u ON u.id = ANY (ARRAY[b.id]) AND u.token = b.token
-JOIN duly.recurring r ON r.id = ANY (ARRAY[b.id]) JOIN duly.schedules s ON s.id = ANY (ARRAY[b.id]) LEFT JOIN duly.mirrors m ON m.task = s.task
+JOIN duly.recurring r ON r.id = ANY (ARRAY[b.id]) JOIN duly.schedules s ON s.id = ANY (ARRAY[b.id])
+JOIN duly.jobs j ON j.id = ANY (ARRAY[b.id]) LEFT JOIN duly.mirrors m ON m.task = s.task
 
 -- name: ending [sqlite] The runs that end, still held by their tokens, and how their recurring jobs stand.
 SELECT r.id, u.token, u.attempt, u.claimed_at, u.cancel_at, r.enabled, r.tick_at, r.next_run_at, r.failures,
-       s.tenant, s.task, s.key, s.rule, s.anchor_at, s.misfire, s.cap, s.overlap, s.failure, s.pause_after, :now, m.sql, COALESCE(m.hook, 0)
+       s.tenant, s.task, s.key, s.rule, s.anchor_at, s.misfire, s.cap, s.overlap, s.failure, s.pause_after, :now, m.sql, COALESCE(m.hook, 0), u.run_at,
+@is_elsewhere
 FROM json_each(:batch) b CROSS JOIN duly.running u ON u.id = json_extract(b.value, '$[0]') AND u.token = json_extract(b.value, '$[1]')
-CROSS JOIN duly.recurring r ON r.id = u.id CROSS JOIN duly.schedules s ON s.id = u.id LEFT JOIN duly.mirrors m ON m.task = s.task
+CROSS JOIN duly.recurring r ON r.id = u.id CROSS JOIN duly.schedules s ON s.id = u.id CROSS JOIN duly.jobs j ON j.id = u.id LEFT JOIN duly.mirrors m ON m.task = s.task
+
+-- name: move_recurring A recurring job that was edited while it ran waits where it belongs now; if it makes a job per tick (hold 5), it has no attempts.
+UPDATE duly.scheduled SET queue = (SELECT j.queue FROM duly.jobs j WHERE j.id = :id::uuid), priority = (SELECT j.priority FROM duly.jobs j WHERE j.id = :id::uuid),
+    hold = (SELECT CASE WHEN s.overlap = 'allow' THEN 5 ELSE 4 END FROM duly.schedules s WHERE s.id = :id::uuid),
+    attempt = CASE WHEN (SELECT s.overlap FROM duly.schedules s WHERE s.id = :id::uuid) = 'allow' THEN 0 ELSE attempt END,
+    crashes = CASE WHEN (SELECT s.overlap FROM duly.schedules s WHERE s.id = :id::uuid) = 'allow' THEN 0 ELSE crashes END
+WHERE id = :id::uuid
+
+-- name: edited_run When the run of a recurring job was due, if the job was edited since and has another place now.
+SELECT u.run_at FROM duly.running u JOIN duly.jobs j ON j.id = u.id JOIN duly.schedules s ON s.id = u.id
+WHERE u.id = :id::uuid AND u.token = :token::bigint AND
+@is_elsewhere
 
 -- name: update_ended [postgres] How recurring jobs stand after a run.
 UPDATE duly.recurring r SET enabled = b.enabled, next_run_at = b.next_run_at, tick_at = b.tick_at, failures = b.failures, token = b.token,
