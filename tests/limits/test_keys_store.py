@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from duly.domain.limits import Breaker, Rate, Says
@@ -177,3 +179,73 @@ def test_the_last_job_that_a_rate_lets_in_is_counted_too(keyed: Keyed) -> None:
     keyed.end(second)
     third = keyed.put()
     assert keyed.place(third) == "key"
+
+
+# -- new arguments ------------------------------------------------------------------------------------------------
+
+
+def replaced(keyed: Keyed, key: str | None, *, mode: str = "replace", **options: Any) -> str:
+    """Enqueue a job with a unique key, or give new arguments to the one that waits."""
+    limit_key = None if key is None else f"send/{key}"
+    return keyed.unique("u", mode=mode, args=f'{{"to": "{key}"}}', limit_key=limit_key, **options).id
+
+
+@pytest.mark.parametrize("stands", ["waiting", "key"])
+def test_a_job_whose_new_arguments_have_another_key_moves_to_it(keyed: Keyed, stands: str) -> None:
+    keyed.says(1)
+    if stands == "key":
+        keyed.put("x")
+    job_id = replaced(keyed, "x")
+    keyed.look()
+    before = keyed.get(job_id)
+    assert keyed.place(job_id) == stands
+    first_of_other, second_of_old = keyed.put("y"), keyed.put("x")
+    keyed.clock.advance(1)
+    assert replaced(keyed, "y") == job_id
+    keyed.look()
+    assert keyed.places([job_id, first_of_other]) == ["key", "waiting"]
+    assert keyed.place(second_of_old) == ("key" if stands == "key" else "waiting"), "where it stood is free"
+    assert (keyed.get(job_id).run_at, keyed.get(job_id).args) == (before.run_at, '{"to": "y"}')
+    jobs = keyed.grab()
+    assert job_id not in [job.id for job in jobs]
+    keyed.end(*jobs)
+    assert (job_id, "send/y") in [(job.id, job.limit_key) for job in keyed.grab()]
+
+
+def test_a_job_for_later_keeps_its_time_when_its_key_changes(keyed: Keyed) -> None:
+    keyed.says(1)
+    job_id = replaced(keyed, "x", delay_us=us(60))
+    due = keyed.get(job_id).run_at
+    assert replaced(keyed, "y") == job_id
+    assert (keyed.place(job_id), keyed.get(job_id).run_at) == ("scheduled", due)
+    keyed.clock.advance(60)
+    other = keyed.put("y")
+    assert keyed.places([job_id, other]) == ["waiting", "key"]
+
+
+@pytest.mark.parametrize("key", [None, "x"])
+@pytest.mark.parametrize("mode", ["replace", "debounce"])
+def test_a_job_set_aside_for_its_arguments_may_try_with_new_ones(keyed: Keyed, key: str | None, mode: str) -> None:
+    keyed.says(1)
+    job_id = replaced(keyed, key, mode=mode)
+    keyed.look()
+    [job] = keyed.grab()
+    assert keyed.store.park(job.id, job.token, reason="arguments", detail="no", mark="v1", freed=Freed({"send/x"}))
+    assert keyed.place(job_id) == "arguments"
+    assert replaced(keyed, key, mode=mode) == job_id
+    keyed.look()
+    [again] = keyed.grab()
+    assert (again.id, again.attempt) == (job_id, 1)
+
+
+def test_the_job_that_follows_another_goes_to_the_key_of_its_newest_arguments(keyed: Keyed) -> None:
+    keyed.says(1)
+    replaced(keyed, "x", mode="keep_latest")
+    keyed.look()
+    [job] = keyed.grab()
+    following = replaced(keyed, "x", mode="keep_latest")
+    assert replaced(keyed, "y", mode="keep_latest") == following
+    assert keyed.place(following) == "unique"
+    assert keyed.finish(job)
+    keyed.look()
+    assert [(each.id, each.limit_key) for each in keyed.grab()] == [(following, "send/y")]

@@ -107,6 +107,42 @@ def test_an_edit_while_it_is_claimed_holds_for_a_run_that_did_not_come_about(
     assert raw.rows("SELECT queue, priority FROM duly.scheduled") == [("other", 7)]
 
 
+def test_a_recurring_job_set_aside_for_its_arguments_runs_with_the_ones_it_is_given(timed: Duly, raw: Raw) -> None:
+    ran: list[str] = []
+
+    @timed.task
+    def work(name: str) -> None:
+        ran.append(name)
+
+    job = work.recur("k", every="1h", args={"name": "first"})
+    store = timed.store
+    add_worker(store)
+    store.promote()
+    (claimed,) = store.claim("default", [Lane("", "work")], 1, worker_id=WORKER, lease_us=10**7)
+    mark = timed.registry.tasks["work"].signature.fingerprint
+    assert store.park(job.id, claimed.token, reason="arguments", detail="no", mark=mark)
+    drain(timed)
+    assert not ran
+    job.edit(priority=0)
+    assert raw.count("parked") == 1, "nothing was said of its arguments"
+    job.edit(args={"name": "second"})
+    drain(timed)
+    assert ran == ["second"]
+
+
+def test_a_recurring_job_whose_new_arguments_have_another_key_waits_for_that_one(timed: Duly, raw: Raw) -> None:
+    @timed.task(concurrency_key=lambda args: args.name)
+    def work(name: str) -> None: ...
+
+    job = work.recur("k", every="1h", args={"name": "x"})
+    timed.store.promote()
+    assert raw.one("SELECT mark FROM duly.parked") == "work/x"
+    job.edit(args={"name": "y"})
+    timed.store.promote()
+    assert raw.one("SELECT mark FROM duly.parked") == "work/y"
+    assert [run.outcome for run in drain(timed).runs] == ["succeeded"]
+
+
 @pytest.mark.parametrize(
     "change, message",
     [

@@ -168,10 +168,30 @@ def _lock_unstarted(dialect: Dialect, job_id: str) -> Op[bool]:
 
 def _replace(dialect: Dialect, job: NewJob, holder: str) -> Op[Enqueued]:
     """Give a job that waits our arguments, and with debounce our time too."""
-    yield Call("replace_args", {"id": holder, "args": job.args, "enqueued_by": job.enqueued_by})
+    rows = yield Call("replace_args", {"id": holder, "args": job.args, "enqueued_by": job.enqueued_by})
+    limit_key, aside = rows[0]
+    if limit_key != job.limit_key or aside == "arguments":
+        yield from _move_for_args(dialect, holder, job.limit_key, aside)
     if job.unique_mode == "debounce":
         yield from move_to(dialect, holder, run_at=job.run_at, delay_us=job.delay_us)
     return Enqueued(holder, created=False)
+
+
+def _move_for_args(dialect: Dialect, job_id: str, limit_key: str | None, aside: object) -> Op[None]:
+    """Have a job that waits stand where its new arguments want it: at their key, no longer aside for the old."""
+    key: dict[str, Value] = {"id": job_id, "limit_key": limit_key}
+    if aside == "unique":  # behind another job: when that ends it goes to its key
+        yield Call("set_limit_key", key)
+        return
+    due = yield Call("due_at", {"id": job_id})
+    taken = yield from take_unstarted(dialect, job_id)  # while its key is the old one, which has room then
+    yield Call("set_limit_key", key)
+    if taken is None:
+        return
+    if aside == "arguments":
+        yield from requeue(taken)
+    else:
+        yield Call("reschedule", taken._asdict() | {"run_at": due[0][0], "delay_us": 0})
 
 
 def _keep_latest(dialect: Dialect, job: NewJob, holder: str, following: str | None, *, waits: bool) -> Op[Enqueued]:

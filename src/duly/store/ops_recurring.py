@@ -313,7 +313,7 @@ class Recurring:
         yield Call("update_schedule", params | {"declared_in": declared_in})
         same_rule = new.rule == old.rule
         same_place = (new.queue, new.priority, new.overlap) == (old.queue, old.priority, old.overlap)
-        if same_rule and same_place:
+        if same_rule and same_place and not (new.args != old.args and (yield Call("is_misplaced", params))):
             yield Call("update_recurring_job", params)
             return
         at, tick = old.next_run_at, old.tick_at

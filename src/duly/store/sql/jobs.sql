@@ -52,6 +52,13 @@ SELECT * FROM a UNION ALL SELECT * FROM b UNION ALL SELECT * FROM c
 SELECT 1 WHERE EXISTS (SELECT 1 FROM duly.scheduled WHERE id = :id::uuid) OR EXISTS (SELECT 1 FROM duly.waiting WHERE id = :id::uuid)
     OR EXISTS (SELECT 1 FROM duly.parked WHERE id = :id::uuid)
 
+-- name: due_at When a job that has not started is or was due.
+SELECT run_at FROM duly.scheduled WHERE id = :id::uuid UNION ALL SELECT run_at FROM duly.waiting WHERE id = :id::uuid
+UNION ALL SELECT run_at FROM duly.parked WHERE id = :id::uuid
+
+-- name: set_limit_key A job's new arguments give it another key of its limits.
+UPDATE duly.jobs SET limit_key = :limit_key::text WHERE id = :id::uuid
+
 -- name: find_unstarted [sqlite] A job that has not started, wherever it stands.
 SELECT id, token, attempt, crashes, hold FROM duly.scheduled WHERE id = :id
 UNION ALL SELECT id, token, attempt, crashes, hold FROM duly.waiting WHERE id = :id

@@ -66,6 +66,11 @@ UPDATE duly.schedules SET name = :name::text, description = :description::text, 
     pause_after = :pause_after::integer, declared = :declared::text, declared_in = :declared_in::text, updated_at = :now
 WHERE id = :id::uuid
 
+-- name: is_misplaced Whether a recurring job cannot stay where it is with the arguments it gets: they give it another key ('' leaves it its own), or it was set aside for the old ones.
+SELECT j.id FROM duly.jobs j WHERE j.id = :id::uuid
+  AND (EXISTS (SELECT 1 FROM duly.parked p WHERE p.id = j.id AND p.reason = 'arguments')
+    OR (:limit_key::text IS NULL AND j.limit_key IS NOT NULL) OR (:limit_key::text <> '' AND COALESCE(j.limit_key, '') <> :limit_key::text))
+
 -- name: update_recurring_job What a recurring job runs changes.
 UPDATE duly.jobs SET queue = :queue::text, args = :args::json, priority = :priority::smallint, max_attempts = COALESCE(:max_attempts::integer, max_attempts),
     retry = :retry::text, timeout_us = :timeout_us::bigint, limit_key = CASE WHEN :limit_key::text = '' THEN limit_key ELSE :limit_key::text END

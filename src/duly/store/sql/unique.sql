@@ -90,8 +90,9 @@ UPDATE duly.unique_keys SET next_id = :next_id::uuid WHERE tenant = :tenant::tex
 -- name: pass_key Hand a key on to the job that follows.
 UPDATE duly.unique_keys SET job_id = :next_id::uuid, next_id = NULL WHERE tenant = :tenant::text AND key = :key::text
 
--- name: replace_args The newest arguments win, while the job has not started.
+-- name: replace_args The newest arguments win, while the job has not started. Says the key of its limits, and why it is set aside if it is.
 UPDATE duly.jobs SET args = :args::json, enqueued_by = COALESCE(:enqueued_by::text, enqueued_by) WHERE id = :id::uuid
+RETURNING limit_key, (SELECT p.reason FROM duly.parked p WHERE p.id = :id::uuid)
 
 -- name: lock_unstarted [postgres] Lock a job that has not started, wherever it stands.
 SELECT 'scheduled' FROM (SELECT 1 FROM duly.scheduled WHERE id = :id::uuid FOR UPDATE) a
