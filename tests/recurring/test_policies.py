@@ -159,6 +159,27 @@ def test_misfire_once_and_skip_with_a_job_per_tick(timed: Duly, clock: TestClock
     assert ticks == [START + 5 * HOUR, START + 6 * HOUR, START + 6 * HOUR]
 
 
+@pytest.mark.requirement("A3", "E6")
+def test_a_job_per_tick_comes_when_somebody_said_though_that_is_on_no_tick(timed: Duly, clock: TestClock) -> None:
+    fetch, ticks = ticking(timed)
+    job = fetch.recur("k", cron="@hourly", overlap="allow", misfire="skip")
+    said = START + timedelta(minutes=10)
+    job.reschedule(said)
+    clock.move_to(said + timedelta(seconds=30))
+    drain(timed)
+    assert ticks == [said]
+    job.disable()
+    clock.advance("2h")
+    job.enable()
+    enabled = clock.now()
+    drain(timed)
+    assert ticks == [said, enabled], "its time had passed, so it runs at once"
+    job.refresh().reschedule(enabled + timedelta(minutes=10))
+    clock.advance("20m")
+    drain(timed)
+    assert ticks == [said, enabled], "later than its grace"
+
+
 @pytest.mark.requirement("E6")
 def test_missed_ticks_are_passed_after_an_error_too(timed: Duly, clock: TestClock) -> None:
     @timed.task

@@ -190,7 +190,10 @@ def due_ticks(job: Spawning) -> tuple[list[int], int | None]:
             latest = ticks.latest(job.now)
             due = [first if latest is None else max(first, latest)]
         case "skip":
-            due = _all_due(ticks, max(first, job.now - job.grace_us), job.now)
+            early = job.now - job.grace_us
+            due = _all_due(ticks, max(first, early), job.now)
+            if first >= early and first not in due[:1]:  # somebody said when: that is on no tick
+                due.insert(0, first)
         case _:
             due = _last_due(ticks, first, job.now, job.cap)
     last = job.last_tick_at
