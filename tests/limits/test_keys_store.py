@@ -160,6 +160,16 @@ def test_a_rate_that_is_set_by_hand_for_one_key_holds(keyed: Keyed) -> None:
     assert started == 1, keyed.places(ids)
 
 
+@pytest.mark.parametrize("scope", ["task", "keys"])
+def test_the_rate_of_one_key_holds_though_a_limit_beside_it_is_taken_back(keyed: Keyed, scope: str) -> None:
+    keyed.says(None)
+    keyed.store.gates.set_key_limit("send/x", Says.limits(None, Rate(1, us(60), 1)))
+    keyed.store.gates.set_limit(scope, "send", Says(slots=9))
+    keyed.store.gates.unset_limit(scope, "send")
+    metered = {each.gate for each in keyed.store.gates.limits() if each.says.meters_keys}
+    assert metered == {("task", "send"), ("keys", "send")}
+
+
 @pytest.mark.parametrize(
     "key, group", [("send/x", "send"), ("send@acme/x", "send"), ("send/x/y@z", "send"), ("g/a@b", "g")]
 )

@@ -167,6 +167,24 @@ def test_a_quota_is_shown_changed_and_taken_back(still: Duly, note: Note) -> Non
     assert fill(lambda: note.using(tenant="acme").enqueue(1), 5) == 5
 
 
+@pytest.mark.parametrize("over", ["refuse", "wait"])
+def test_what_was_used_of_a_quota_stays_used_when_it_is_changed(still: Duly, note: Note, over: str) -> None:
+    still.set_quota("acme", per_minute=5, over=over)
+
+    def used() -> int:
+        if over == "refuse":
+            return fill(lambda: note.using(tenant="acme").enqueue(1), 20)
+        for _ in range(20):
+            note.using(tenant="acme").enqueue(1)
+        return len(drain(still).runs)
+
+    assert used() == 5
+    still.set_quota("acme", per_minute=7, over=over)
+    assert used() == 2
+    still.set_quota("acme", per_minute=3, over=over)
+    assert used() == 0
+
+
 @pytest.mark.parametrize(
     "options, match",
     [

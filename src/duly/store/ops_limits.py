@@ -65,6 +65,7 @@ def unset(scope: str, name: str, *, actor: Actor | None) -> Op[Says]:
     """Take back what was said by hand: what the code declares holds again. Returns what the gate says now."""
     before, _, declared = yield from read(scope, name)
     says = Says() if declared is None else _says(json.loads(declared))
+    says = says._replace(meters_keys=says.meters_keys or before.meters_keys)  # some key has a rate by hand
     yield from write(scope, name, says, by_hand=False, declared=declared)
     yield from _keep(actor, "unset_limit", scope, name, before, says)
     return says

@@ -33,7 +33,8 @@ ON CONFLICT (scope, name) DO UPDATE SET
     by_hand = excluded.by_hand, declared = excluded.declared,
     stamped = CASE WHEN duly.gates.slots IS NULL THEN false ELSE duly.gates.stamped END, counted_from = 0,
     limited_at = CASE WHEN duly.gates.slots IS NULL THEN :now ELSE duly.gates.limited_at END,
-    spent_until = CASE WHEN duly.gates.rate_n = excluded.rate_n AND duly.gates.rate_us = excluded.rate_us THEN duly.gates.spent_until
+    spent_until = CASE WHEN duly.gates.rate_us = excluded.rate_us AND (duly.gates.rate_n = excluded.rate_n OR (duly.gates.burst IS NULL AND excluded.burst IS NULL))
+                       THEN duly.gates.spent_until
                        WHEN duly.gates.burst IS NULL OR excluded.burst IS NULL OR duly.gates.spent_until <= :now THEN 0
                        WHEN (duly.gates.spent_until - :now) * 1.0 * duly.gates.rate_n / duly.gates.rate_us >= excluded.burst
                        THEN :now + CAST(excluded.burst * 1.0 * excluded.rate_us / excluded.rate_n AS bigint)
