@@ -268,7 +268,7 @@ def edited(
         pause_after=_whole("pause_after", changes["pause_after"])
         if get("pause_after") is not None
         else (old.pause_after if "pause_after" not in changes else None),
-        tags=None,
+        tags="",
         created_by=old.created_by,
         declared=old.declared or "",
         declared_in=old.declared_in,

@@ -291,3 +291,21 @@ def test_two_transactions_that_make_the_same_one_after_the_other(pg_url: str, ra
                 second = waiting.result(20)
                 two.commit()
                 assert (second.id == first.id, second.created) == (commit, not commit)
+
+
+@pytest.mark.requirement("A1")
+def test_tags_are_what_was_said_last(jobs: Duly) -> None:
+    @jobs.task
+    def work() -> None: ...
+
+    def tags() -> list[str]:
+        return list(jobs.get(job.id).tags)
+
+    job = work.using(tags=["a"]).recur("k", every="1h")
+    assert tags() == ["a"]
+    work.using(tags=["b", "c"]).recur("k", every="1h")
+    assert tags() == ["b", "c"]
+    job.edit(every="2h")
+    assert tags() == ["b", "c"], "an edit says nothing of them"
+    work.recur("k", every="1h")
+    assert tags() == []

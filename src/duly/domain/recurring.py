@@ -31,6 +31,7 @@ class NewRecurring(NamedTuple):
     failure: str
     pause_after: int | None
     tags: str | None
+    """As JSON; "" leaves to the job that exists what it has."""
     created_by: str | None
     declared: str
     """A digest of all this: the same again changes nothing, so that an operator's edit stays."""
