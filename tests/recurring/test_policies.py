@@ -180,6 +180,23 @@ def test_a_job_per_tick_comes_when_somebody_said_though_that_is_on_no_tick(timed
     assert ticks == [said, enabled], "later than its grace"
 
 
+def test_a_rule_that_cannot_be_read_keeps_no_other_schedule_from_its_ticks(
+    timed: Duly, clock: TestClock, raw: Raw
+) -> None:
+    fetch, ticks = ticking(timed)
+    lost = fetch.recur("lost", cron="@hourly", timezone="Europe/Berlin", overlap="allow")
+    fetch.recur("other", cron="@hourly", overlap="allow")
+    raw.rows(f"UPDATE duly.schedules SET rule = replace(rule, 'Berlin', 'Nowhere') WHERE id = '{lost.id}'")
+    clock.advance("1h")
+    drain(timed)
+    assert ticks == [START + HOUR]
+    shown = timed.store.recurring_job(lost.id)
+    assert shown is not None
+    assert (shown.enabled, shown.disabled_by) == (False, "duly")
+    assert "its rule could not be read" in (shown.disabled_reason or "")
+    assert raw.count("scheduled") == 1
+
+
 @pytest.mark.requirement("E6")
 def test_missed_ticks_are_passed_after_an_error_too(timed: Duly, clock: TestClock) -> None:
     @timed.task

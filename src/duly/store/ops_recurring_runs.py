@@ -156,13 +156,17 @@ def _following(job: Ending, run: Settled) -> Next:
     try:
         then = after_run(job, run)
     except InvalidSchedule as error:
-        reason = f"its rule could not be read: {error}"[:1_000]
-        then = Next("idle", None, job.next_run_at, job.tick_at, job.failures, enabled=False, reason=reason)
+        why = _unreadable(error)
+        then = Next("idle", None, job.next_run_at, job.tick_at, job.failures, enabled=False, reason=why)
     if not job.enabled:
         return then._replace(state="idle", enabled=False, reason=None)
     if job.moved and then.state == "queued":  # by way of the schedule into its new lane
         return then._replace(state="recurs", place_at=job.run_at)
     return then
+
+
+def _unreadable(error: InvalidSchedule) -> str:
+    return f"its rule could not be read: {error}"[:1_000]
 
 
 def _settled(job: Ending, run: Settled, then: Next) -> Settled:
@@ -311,7 +315,11 @@ def _spawn_mirrored(recurring: Recurring, job: Spawning) -> Op[list[Made]]:
 
 
 def _spawn(job: Spawning) -> Op[tuple[list[Made], Change]]:
-    ticks, following = due_ticks(job)
+    why = "its schedule has ended"
+    try:
+        ticks, following = due_ticks(job)
+    except InvalidSchedule as error:  # as after a run: others must not miss their ticks for it
+        ticks, following, why = [], None, _unreadable(error)
     made: list[Made] = []
     for tick in ticks:
         job_id = id_of_tick(job.id, tick)
@@ -327,7 +335,7 @@ def _spawn(job: Spawning) -> Op[tuple[list[Made], Change]]:
             made += [(str(r[0]), str(r[1]), str(r[2]), int(str(r[3])), 1) for r in placed]
     if following is None:
         yield Call("leave_place", {"id": job.id})
-        yield Call("end_spawning", {"id": job.id, "reason": "its schedule has ended"})
+        yield Call("end_spawning", {"id": job.id, "reason": why})
     else:
         yield Call("move_spawning", {"id": job.id, "next_run_at": following})
     yield Call("note_spawned", {"id": job.id, "next_run_at": following, "last_tick_at": max(ticks) if ticks else None})
