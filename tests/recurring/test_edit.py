@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from duly import Backoff, Duly, InvalidOption, Snooze, current_job
+from duly import Backoff, Conflict, Duly, InvalidOption, Snooze, current_job
 from duly.domain.records import HOLD, Lane, Settled
 from duly.store.ops_recurring_runs import end_runs
 from duly.testing import TestClock, drain
@@ -141,6 +141,38 @@ def test_a_recurring_job_whose_new_arguments_have_another_key_waits_for_that_one
     timed.store.promote()
     assert raw.one("SELECT mark FROM duly.parked") == "work/y"
     assert [run.outcome for run in drain(timed).runs] == ["succeeded"]
+
+
+@pytest.mark.requirement("A4")
+def test_a_rule_given_to_a_disabled_job_while_it_runs_begins_with_its_first_tick(timed: Duly, clock: TestClock) -> None:
+    @timed.task
+    def work() -> None:
+        job.disable()
+        job.edit(cron="0 12 * * *")
+
+    job = work.recur("k", every="1h")
+    drain(timed)
+    noon = clock.now().replace(hour=12, minute=0, second=0, microsecond=0)
+    assert job.refresh().next_run_at == (noon if noon > clock.now() else noon + timedelta(days=1))
+
+
+def test_a_disabled_job_that_runs_cannot_be_rescheduled_either(timed: Duly, clock: TestClock) -> None:
+    """What follows from its run would take that back."""
+    refused: list[str] = []
+
+    @timed.task
+    def work() -> None:
+        job.disable()
+        with pytest.raises(Conflict, match="is running") as error:
+            job.reschedule(clock.now() + timedelta(minutes=7))
+        refused.append(str(error.value))
+
+    job = work.recur("k", every="1h")
+    drain(timed)
+    assert refused
+    later = clock.now() + timedelta(minutes=7)
+    job.reschedule(later)
+    assert job.refresh().next_run_at == later
 
 
 @pytest.mark.parametrize(

@@ -325,13 +325,12 @@ class Recurring:
         # Its place before its row, as all others lock them.
         token = (yield from self._take(old.id)) if old.enabled else 0
         yield Call("update_recurring_job", params)
-        if old.enabled:
-            by_hand = old.tick_at is None and new.overlap != "allow"  # a run that somebody asked for is still to come
-            running = bool((yield Call("is_running", {"id": old.id})))
-            if by_hand or running:
-                tick = old.tick_at  # the run under way is still of that tick; the next follows from the new rule
-            if not running:
-                yield from self._place(old.id, old.now if by_hand or at is None else at, token, new.overlap)
+        running = bool((yield Call("is_running", {"id": old.id})))
+        by_hand = old.enabled and old.tick_at is None and new.overlap != "allow"  # somebody asked for it: it is to come
+        if by_hand or running:
+            tick = old.tick_at  # the run under way is still of that tick; the next follows from the new rule
+        if old.enabled and not running:
+            yield from self._place(old.id, old.now if by_hand or at is None else at, token, new.overlap)
         yield from self._stand(
             old,
             enabled=old.enabled,
@@ -346,11 +345,9 @@ class Recurring:
         """Let it run next at another time; then by its rule again."""
         old = yield from self.lock(job_id)
         at = max(at, old.now)
+        token = yield from self._take_waiting(old)  # also one that was disabled while it runs has none
         if old.enabled:
-            token = yield from self._take_waiting(old)
             yield from self._place(old.id, at, token, old.overlap)
-        else:
-            token = 0
         yield from self._stand(
             old, enabled=old.enabled, at=at, tick=at, token=token, by=old.disabled_by, reason=old.disabled_reason
         )
@@ -358,7 +355,7 @@ class Recurring:
         return Standing(job_id, old.enabled, at)
 
     def _take_waiting(self, old: RecurringRecord) -> Op[int]:
-        """Take a job that is enabled out of its place; one that runs has none."""
+        """Take a job out of its place; one that runs has none, and what follows from its run is not known yet."""
         token = yield from self._take(old.id)
         if (yield Call("is_running", {"id": old.id})):
             raise Conflict(f"recurring job {describe(old)} is running. Wait for its run to end")
