@@ -22,6 +22,29 @@ def started_naps(marker: Path) -> bool:
     return marker.exists() and "started" in marker.read_text()
 
 
+def test_the_collector_does_not_walk_what_the_application_is_made_of(
+    sqlite_project: Project, sqlite_jobs: Duly
+) -> None:
+    sqlite_project.write(
+        "frozen.py",
+        """
+import gc
+from duly import Duly
+jobs = Duly()
+many = [[] for _ in range(10_000)]
+
+@jobs.task
+def walked() -> list[int]:
+    return [gc.get_freeze_count(), len(gc.get_objects())]
+""",
+    )
+    sqlite_project.ok("enqueue", "frozen.py", "walked")
+    assert sqlite_project.start("worker", "frozen.py", "--until-empty").ends() == 0
+    (job,) = sqlite_jobs.list()
+    frozen, walked = job.result()
+    assert frozen > 10_000 > walked
+
+
 # -- what it says -----------------------------------------------------------------------------------------------------
 
 
