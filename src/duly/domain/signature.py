@@ -120,7 +120,7 @@ class Signature:
         """Return a result in JSON by the return hint, or as it is if it does not fit the hint."""
         try:
             return value if type(value) in self._result.plain else self._result.convert(value, True)
-        except Exception:
+        except BaseException:  # what the methods of a strange object raise, be it SystemExit; the run has ended anyway
             return value
 
     def load_result(self, data: JSON) -> object:

@@ -205,16 +205,26 @@ class Executor:
         elif (run.stopping or run.stopped_for_nothing) and not isinstance(error, Steer):
             self._conclude((run, ended, outcome.released(job, ran)))
             return
-        error.__traceback__ = _from_handler(error.__traceback__)
-        policy = run.definition.retry.with_max_attempts(job.max_attempts)
-        if job.retry is not None:
-            policy = _stored_policy(run, job.retry)
-        settled = outcome.after_error(job, error, policy, ran_us=ran, log=run.log_text(), random=self._chance)
+        try:
+            settled = self._judged(run, error, ran)
+        except BaseException as another:  # of its own methods: a run that has ended must be recorded, its slot go on
+            kinds = f"{type(error).__name__}, which raises {type(another).__name__} when it is looked at"
+            error = WorkerError(f"the handler raised {kinds}")
+            settled = self._judged(run, error, ran)
         if settled.outcome == "failed":
             _log_failure(run, settled)
         if settled.state == "failed" or (settled.outcome == "failed" and _gives_up_tick(run)):
             self._tell_failure(run, error)
         self._conclude((run, ended, settled))
+
+    def _judged(self, run: Run, error: BaseException, ran_us: int) -> Settled:
+        """What follows from an error, by the policy of the job or of its task."""
+        # As this method does it, not by assignment: an error may be a frozen dataclass.
+        BaseException.with_traceback(error, _from_handler(error.__traceback__))
+        policy = run.definition.retry.with_max_attempts(run.job.max_attempts)
+        if run.job.retry is not None:
+            policy = _stored_policy(run, run.job.retry)
+        return outcome.after_error(run.job, error, policy, ran_us=ran_us, log=run.log_text(), random=self._chance)
 
     def settled_elsewhere(self, run: Run, settled: Settled, *, told: bool) -> None:
         """A child process says what became of a run. `told`: it has called the failure hooks."""
