@@ -375,6 +375,8 @@ class Finisher:
             ended = self._end_anyhow(batch[0], settled[0], error, mirrored=not spent)
         if ended is not None:
             self._take_answer(batch, ended)
+        over = {id(each.concluded) for each in batch}  # now, as the database may be gone before the others have ended
+        self._batch = [each for each in self._batch if id(each) not in over]
 
     def _end_anyhow(self, each: _Postponed, settled: Settled, error: Exception, *, mirrored: bool) -> Ended | None:
         """Record a run without what the database refused; should even that fail, later: it keeps no other from it."""
