@@ -7,6 +7,7 @@ import signal
 import time
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -408,6 +409,31 @@ def test_who_is_gone_is_told_by_boot_namespace_pid_and_start(monkeypatch: pytest
         os._exit(0)
     eventually(lambda: identity.is_gone(replace(me, pid=zombie, process_started_at="7")))
     os.waitpid(zombie, 0)
+
+
+@pytest.mark.parametrize("error", [None, PermissionError, ProcessLookupError])
+def test_a_process_that_proc_does_not_show_is_gone_only_if_there_is_none(
+    monkeypatch: pytest.MonkeyPatch, error: type[OSError] | None
+) -> None:
+    """Mounted with hidepid, /proc shows nobody else's processes: a worker of another user would be robbed at once."""
+    me = identity.this_process()
+    read, asked = Path.read_text, list[int]()
+
+    def hidden(path: Path, *args: Any, **options: Any) -> str:
+        if path == Path(f"/proc/{me.pid}/stat"):
+            raise FileNotFoundError(path)
+        return read(path, *args, **options)
+
+    def kill(pid: int, number: int) -> None:
+        asked.append(number)
+        if error is not None:
+            raise error
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "read_text", hidden)
+        patched.setattr(os, "kill", kill)
+        assert identity.is_gone(me) == (error is ProcessLookupError)
+    assert asked == [0], "which asks, and does nothing"
 
 
 def test_a_restarted_worker_with_the_same_pid_and_host_does_not_hide_the_orphans(

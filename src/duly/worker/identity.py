@@ -41,12 +41,10 @@ def started_at(pid: int) -> str | None:
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return None if fields[0] in "ZX" else fields[19]
-    except FileNotFoundError:
-        pass
+    except (FileNotFoundError, ProcessLookupError):
+        pass  # gone, or hidden: /proc may be mounted so that one sees nobody else's processes (hidepid)
     except (OSError, IndexError):
         return ""
-    if Path("/proc/self/stat").exists():
-        return None
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
