@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -29,9 +29,12 @@ def rows_of(call: Call) -> Op[Rows]:
     return (yield call)
 
 
-def claim_under(gates: list[tuple[str, str]], n: int = 1, ended: list[tuple[str, int]] | None = None) -> Op[Any]:
+def claim_under(
+    gates: list[tuple[str, str]], n: int = 1, ended: list[tuple[str, int]] | None = None, more: Sequence[Lane] = ()
+) -> Op[Any]:
+    lanes = [Lane("", "send"), *more]
     return ops_claim.claim(
-        PG, queue="default", from_lanes=[Lane("", "send")], n=n, worker_id=WORKER, lease_us=us(LEASE), gates=gates,
+        PG, queue="default", from_lanes=lanes, n=n, worker_id=WORKER, lease_us=us(LEASE), gates=gates,
         ended=ended or [],
     )  # fmt: skip
 
@@ -71,6 +74,25 @@ def test_the_limits_of_a_claim_are_held_in_one_order_by_all(pair: Pair) -> None:
         others = pair.raw.one(ADVISORY)
     assert len(claim.answer()) == 1
     assert others == 0, "what all hold last was held before what all hold first"
+
+
+ONE_GATE = "SELECT name FROM duly.gates WHERE scope = 'task' AND name = 'send' FOR UPDATE"
+ONE_KEY = "SELECT name FROM duly.keys WHERE name = 'send/x' FOR UPDATE"
+GATES_FIRST: dict[str, Callable[[Keyed], Any]] = {
+    "claim of one lane": lambda keyed: keyed.store.run(lambda: claim_under([("task", "send")])),
+    "claim": lambda keyed: keyed.store.run(lambda: claim_under([("task", "send")], more=[Lane("", "other")])),
+    "refund": lambda keyed: keyed.store.gates.refund([([("task", "send")], "send/x")]),
+    "set key limit": lambda keyed: keyed.store.gates.set_key_limit("send/x", Says(rate_n=5, rate_us=us(1), burst=5)),
+}
+
+
+@pytest.mark.parametrize("what", GATES_FIRST)
+def test_a_gate_is_held_before_a_key_by_all_who_write_both(pair: Pair, what: str) -> None:
+    """Else a claim has the key and waits for the gate, while what is given back has the gate and waits for the key."""
+    pair.one.says(slots=None, rate=HOUR)
+    pair.one.store.gates.set_limit("task", "send", Says(rate_n=3_600, rate_us=us(3_600), burst=100))
+    pair.one.put()
+    locks_in_order(pair.raw, ONE_GATE, ONE_KEY, lambda: GATES_FIRST[what](pair.other))
 
 
 SCOPES = {"task": "send", "queue": "default", "tenant": "t"}

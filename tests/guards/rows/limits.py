@@ -187,6 +187,12 @@ LIMITS = (
         edits=(Statement("open_keys [postgres]", " ORDER BY name FOR UPDATE", " ORDER BY name DESC FOR UPDATE"),),
     ),
     Guard(
+        name="spend: gates before keys",
+        protects=DEADLOCK,
+        without="a claim that spends the rates of a gate and of a key, and what gives both back, deadlock",
+        edits=(Statement("spend [postgres]", " AND (SELECT count(*) FROM spent) >= 0"),),
+    ),
+    Guard(
         name="spend: in one order",
         protects=DEADLOCK,
         without="two claims that spend the rates of the same keys deadlock",

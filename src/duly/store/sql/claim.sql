@@ -114,7 +114,7 @@ WITH room AS MATERIALIZED (
               AND (rank, id) >= (l.from_rank, l.from_id)
             ORDER BY rank, id LIMIT l.share) w
 
--- part: spend [postgres] What starts now is taken off the rates that were held, and off the rates of the jobs' keys.
+-- part: spend [postgres] What starts now is taken off the rates that were held, and then (as all lock them) off the rates of the jobs' keys.
 ), spent AS (
     UPDATE duly.gates g SET
         spent_until = CASE WHEN g.burst IS NULL THEN r.at_us - r.at_us % g.rate_us
@@ -123,9 +123,10 @@ WITH room AS MATERIALIZED (
     FROM room r, (SELECT count(*)::integer AS n FROM taken) t
     WHERE t.n > 0 AND g.rate_n IS NOT NULL AND NOT g.refuses
       AND (g.scope, g.name) IN (SELECT * FROM unnest((SELECT :gate_scopes::text[]), :gate_names::text[]))
+    RETURNING 1
 ), started AS MATERIALIZED (
     SELECT k.name, s.n FROM (SELECT limit_key AS name, count(*) AS n FROM job WHERE limit_key IS NOT NULL GROUP BY limit_key) s
-    JOIN duly.keys k ON k.name = s.name WHERE k.rate_n IS NOT NULL ORDER BY k.name FOR UPDATE OF k
+    JOIN duly.keys k ON k.name = s.name WHERE k.rate_n IS NOT NULL AND (SELECT count(*) FROM spent) >= 0 ORDER BY k.name FOR UPDATE OF k
 ), metered AS (
     UPDATE duly.keys k SET spent_until = GREATEST(k.spent_until, r.at_us) + ceil(s.n::numeric * k.rate_us / k.rate_n)::bigint
     FROM started s, room r WHERE k.name = s.name
