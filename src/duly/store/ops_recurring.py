@@ -314,7 +314,7 @@ class Recurring:
         same_rule = new.rule == old.rule
         same_place = (new.queue, new.priority, new.overlap) == (old.queue, old.priority, old.overlap)
         if same_rule and same_place and not (new.args != old.args and (yield Call("is_misplaced", params))):
-            yield Call("update_recurring_job", params)
+            yield from self._write_job(params)
             return
         at, tick = old.next_run_at, old.tick_at
         if not same_rule:
@@ -324,7 +324,7 @@ class Recurring:
                 raise _over(describe(old))
         # Its place before its row, as all others lock them.
         token = (yield from self._take(old.id)) if old.enabled else 0
-        yield Call("update_recurring_job", params)
+        yield from self._write_job(params)
         running = bool((yield Call("is_running", {"id": old.id})))
         by_hand = old.enabled and old.tick_at is None and new.overlap != "allow"  # somebody asked for it: it is to come
         if by_hand or running:
@@ -340,6 +340,12 @@ class Recurring:
             by=old.disabled_by,
             reason=old.disabled_reason,
         )
+
+    def _write_job(self, params: Mapping[str, Value]) -> Op[None]:
+        """Write what it runs. Tags only if they are others: a role that was made before they could change may not."""
+        yield Call("update_recurring_job", params)
+        if params["tags"] != "" and (yield Call("tags_of", params))[0][0] != params["tags"]:
+            yield Call("set_tags", params)
 
     def reschedule(self, job_id: str, at: int) -> Op[Standing]:
         """Let it run next at another time; then by its rule again."""

@@ -31,7 +31,7 @@ TABLES: dict[str, dict[str, str]] = {
         "worker": ALL,
         "operator": ALL,
         "tenant": "SELECT, INSERT, DELETE, "
-        "UPDATE (queue, args, priority, max_attempts, retry, timeout_us, enqueued_by, limit_key)",
+        "UPDATE (queue, args, priority, max_attempts, retry, timeout_us, enqueued_by, tags, limit_key)",
     },
     "scheduled": READ | {
         "enqueue": "SELECT (id), INSERT, UPDATE (priority)",

@@ -73,9 +73,14 @@ SELECT j.id FROM duly.jobs j WHERE j.id = :id::uuid
 
 -- name: update_recurring_job What a recurring job runs changes.
 UPDATE duly.jobs SET queue = :queue::text, args = :args::json, priority = :priority::smallint, max_attempts = COALESCE(:max_attempts::integer, max_attempts),
-    retry = :retry::text, timeout_us = :timeout_us::bigint, tags = CASE WHEN :tags::text = '' THEN tags ELSE :tags::text END,
-    limit_key = CASE WHEN :limit_key::text = '' THEN limit_key ELSE :limit_key::text END
+    retry = :retry::text, timeout_us = :timeout_us::bigint, limit_key = CASE WHEN :limit_key::text = '' THEN limit_key ELSE :limit_key::text END
 WHERE id = :id::uuid
+
+-- name: tags_of The tags of a job.
+SELECT tags FROM duly.jobs WHERE id = :id::uuid
+
+-- name: set_tags A job's tags change.
+UPDATE duly.jobs SET tags = :tags::text WHERE id = :id::uuid
 
 -- name: place_recurring A recurring job waits for its time.
 INSERT INTO duly.scheduled (id, run_at, queue, tenant, task, priority, token, attempt, crashes, hold)
