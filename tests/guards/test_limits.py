@@ -274,7 +274,7 @@ def test_a_job_that_is_let_in_again_is_noted_as_before(keyed: Keyed) -> None:
     keyed.settle(crashed(job))
     keyed.raw.rows("DELETE FROM duly.waiting")
     params: dict[str, Any] = {"id": job_id, "token": job.token, "attempt": 0, "crashes": 0, "hold": 0, "horizon": 1}
-    keyed.store.run(lambda: rows_of(Call("requeue_keyed", params)))
+    keyed.store.run(lambda: rows_of(Call("requeue_keyed", params | {"run_at": None})))
     keyed.look()
     assert keyed.place(job_id) == "waiting"
     assert keyed.raw.count("admitted") == 1

@@ -222,6 +222,23 @@ def test_a_job_whose_new_arguments_have_another_key_moves_to_it(keyed: Keyed, st
     assert (job_id, "send/y") in [(job.id, job.limit_key) for job in keyed.grab()]
 
 
+def test_a_job_whose_new_arguments_have_no_key_leaves_the_one_it_had(keyed: Keyed) -> None:
+    keyed.says(1)
+    job_id = replaced(keyed, "x")
+    keyed.look()
+    others = [keyed.put("x", priority=9), keyed.put("x")]
+    assert keyed.places([job_id, *others]) == ["key", "waiting", "key"]
+    [first] = keyed.grab()
+    keyed.end(first)
+    assert keyed.places([job_id, *others]) == ["waiting", "ended", "key"]
+    assert replaced(keyed, None) == job_id
+    assert keyed.place(job_id) == "waiting"
+    better = keyed.put("x", priority=9)
+    assert keyed.places([job_id, better]) == ["waiting", "waiting"], "nor is it put aside for one that has that key"
+    assert {job.id for job in keyed.grab()} == {job_id, better}
+    assert keyed.place(others[1]) == "key"
+
+
 def test_a_job_for_later_keeps_its_time_when_its_key_changes(keyed: Keyed) -> None:
     keyed.says(1)
     job_id = replaced(keyed, "x", delay_us=us(60))

@@ -88,7 +88,13 @@ class Work(Schedules):
             job.place, job.reason, job.mark = "parked", "arrived", job.limit_key
 
     def _replace(self, job: Job, new: NewJob) -> tuple[str, bool]:
+        """The newest arguments win, and it goes where they want it: to their key, out of where the old ones put it."""
         job.args = new.args
+        rekeyed, job.limit_key = job.limit_key != new.limit_key, new.limit_key
+        if job.reason == "arguments":
+            self._requeue(job)
+        elif rekeyed and job.place != "scheduled" and job.reason != "unique":
+            self._make_due(job)
         if new.unique_mode == "debounce":
             self._move(job, new.delay_us)
         return job.id, False

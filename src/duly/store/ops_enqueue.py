@@ -183,15 +183,14 @@ def _move_for_args(dialect: Dialect, job_id: str, limit_key: str | None, aside: 
     if aside == "unique":  # behind another job: when that ends it goes to its key
         yield Call("set_limit_key", key)
         return
-    due = yield Call("due_at", {"id": job_id})
+    (due_at, later), *_ = yield Call("due_at", {"id": job_id})
+    due = None if aside == "arguments" else int(str(due_at))
     taken = yield from take_unstarted(dialect, job_id)  # while its key is the old one, which has room then
     yield Call("set_limit_key", key)
-    if taken is None:
-        return
-    if aside == "arguments":
-        yield from requeue(taken)
-    else:
-        yield Call("reschedule", taken._asdict() | {"run_at": due[0][0], "delay_us": 0})
+    if taken is not None and later:
+        yield Call("reschedule", taken._asdict() | {"run_at": due, "delay_us": 0})
+    elif taken is not None:
+        yield from requeue(taken, due)
 
 
 def _keep_latest(dialect: Dialect, job: NewJob, holder: str, following: str | None, *, waits: bool) -> Op[Enqueued]:
@@ -253,9 +252,12 @@ def take_unstarted(dialect: Dialect, job_id: str) -> Op[Unstarted | None]:
     return Unstarted._make(rows[0]) if rows else None
 
 
-def requeue(job: Unstarted) -> Op[None]:
-    """Put a job that was taken out of its place into its lane, due now; one with a key aside until there is room."""
-    params = job._asdict() | {"horizon": DEFAULT_HORIZON_US}
+def requeue(job: Unstarted, run_at: int | None = None) -> Op[None]:
+    """Put a job that was taken out of its place into its lane, due now; one with a key aside until there is room.
+
+    `run_at`: it was due before, and keeps its turn.
+    """
+    params = job._asdict() | {"horizon": DEFAULT_HORIZON_US, "run_at": run_at}
     if not (yield Call("requeue", params)):
         yield Call("requeue_keyed", params)
 

@@ -97,12 +97,12 @@ def admit(dialect: Dialect, keys: Iterable[str]) -> Op[Lanes]:
 
 
 def _admit_sqlite(key: str) -> Op[Lanes]:
+    yield Call("drop_admitted", {"key": key})
     rows = yield Call("key_now", {"key": key, "group": group_of(key)})
     slots, rate_n, rate_us, burst, worst, best = (
         None if value is None else int(str(value)) for value in (*rows[0][:4], *rows[0][10:])
     )
     spent_until, probing, shut, now, waits, runs = (int(str(value)) for value in rows[0][4:10])
-    yield Call("drop_admitted", {"key": key})
     yield Call("looked_at_key", {"key": key})
     rate = None if rate_n is None or rate_us is None else Rate(rate_n, rate_us, burst)
     tokens = MOST if rate is None else rate.room(spent_until, 0, now)

@@ -52,9 +52,9 @@ SELECT * FROM a UNION ALL SELECT * FROM b UNION ALL SELECT * FROM c
 SELECT 1 WHERE EXISTS (SELECT 1 FROM duly.scheduled WHERE id = :id::uuid) OR EXISTS (SELECT 1 FROM duly.waiting WHERE id = :id::uuid)
     OR EXISTS (SELECT 1 FROM duly.parked WHERE id = :id::uuid)
 
--- name: due_at When a job that has not started is or was due.
-SELECT run_at FROM duly.scheduled WHERE id = :id::uuid UNION ALL SELECT run_at FROM duly.waiting WHERE id = :id::uuid
-UNION ALL SELECT run_at FROM duly.parked WHERE id = :id::uuid
+-- name: due_at When a job that has not started is or was due, and whether it stands in the schedule.
+SELECT run_at, 1 FROM duly.scheduled WHERE id = :id::uuid UNION ALL SELECT run_at, 0 FROM duly.waiting WHERE id = :id::uuid
+UNION ALL SELECT run_at, 0 FROM duly.parked WHERE id = :id::uuid
 
 -- name: set_limit_key A job's new arguments give it another key of its limits.
 UPDATE duly.jobs SET limit_key = :limit_key::text WHERE id = :id::uuid
@@ -86,11 +86,11 @@ SELECT token, hold FROM duly.ended WHERE id = :id
 -- name: take_ended A finished job comes back: out of ended, if it is there.
 DELETE FROM duly.ended WHERE id = :id::uuid RETURNING id, state, token
 
--- name: requeue A job goes into its lane, due now, its attempts and crashes as given.
+-- name: requeue A job goes into its lane, due now or as it was, its attempts and crashes as given.
 INSERT INTO duly.waiting (queue, suspect, tenant, task, rank, id, run_at, priority, token, attempt, crashes, hold)
 SELECT j.queue, CASE WHEN :crashes::smallint > 1 THEN 1 ELSE 0 END, j.tenant, j.task,
-       :now - j.priority::bigint * (COALESCE((SELECT horizon_us FROM duly.queues q WHERE q.name = j.queue), :horizon::bigint) / 100),
-       j.id, :now, j.priority, :token::bigint, :attempt::integer, :crashes::smallint, :hold::smallint
+       COALESCE(:run_at::bigint, :now) - j.priority::bigint * (COALESCE((SELECT horizon_us FROM duly.queues q WHERE q.name = j.queue), :horizon::bigint) / 100),
+       j.id, COALESCE(:run_at::bigint, :now), j.priority, :token::bigint, :attempt::integer, :crashes::smallint, :hold::smallint
 FROM duly.jobs j WHERE j.id = :id::uuid AND j.limit_key IS NULL RETURNING id
 
 -- name: reschedule A job goes into the schedule for a later time.

@@ -9,6 +9,9 @@ FROM (SELECT DISTINCT hashtext(key) & 1023 AS bucket FROM unnest((SELECT :keys::
 -- name: hold_key_rows [postgres] Hold the rows of some keys in the order in which claims hold them, before they are changed one by one.
 SELECT name FROM duly.keys WHERE name = ANY (:keys::text[]) ORDER BY name FOR UPDATE
 
+-- part: is_there [postgres] A job that was let in, unless it has another key since: of that word was left.
+a.job_id AND NOT (a.look AND EXISTS (SELECT 1 FROM duly.jobs j WHERE j.id = a.job_id AND j.limit_key IS DISTINCT FROM a.key))
+
 -- name: admit [postgres] Have the first jobs of these keys stand in their lanes, as many as each has room for; says into which lanes some came.
 -- Of those that have not started, the ones that are not among the first go back; so do all where a key is closed.
 WITH k AS MATERIALIZED (
@@ -31,12 +34,17 @@ WITH k AS MATERIALIZED (
         SELECT count(w.id) AS unstarted, count(r.id) AS runs, max(w.rank) AS worst,
                array_agg(a.ctid) FILTER (WHERE w.id IS NULL AND r.id IS NULL) AS stale,
                array_agg(a.ctid) FILTER (WHERE a.look AND COALESCE(w.id, r.id) IS NOT NULL) AS looks
-        FROM duly.admitted a LEFT JOIN duly.waiting w ON w.id = a.job_id LEFT JOIN duly.running r ON r.id = a.job_id
+        FROM duly.admitted a LEFT JOIN duly.waiting w ON w.id =
+@is_there
+        LEFT JOIN duly.running r ON r.id =
+@is_there
         WHERE a.key = k.key) l
 ), spare AS MATERIALIZED (
     SELECT room.key, b.id, b.at FROM room CROSS JOIN LATERAL (
         SELECT c.id, c.at, c.waits, row_number() OVER (ORDER BY c.rank, c.id) AS place FROM (
-            SELECT w.id, a.ctid AS at, w.rank, true AS waits FROM duly.admitted a JOIN duly.waiting w ON w.id = a.job_id WHERE a.key = room.key
+            SELECT w.id, a.ctid AS at, w.rank, true AS waits FROM duly.admitted a JOIN duly.waiting w ON w.id =
+@is_there
+            WHERE a.key = room.key
             UNION ALL (SELECT p.id, p.ctid, p.rank, false FROM duly.parked p WHERE p.mark = room.key AND p.rank IS NOT NULL
                        ORDER BY p.mark, p.rank, p.id LIMIT room.may)) c) b
     WHERE room.unstarted > 0 AND b.waits AND b.place > room.may
@@ -206,9 +214,10 @@ SELECT CASE WHEN o.own_slots IS NOT NULL THEN o.own_slots ELSE g.slots END,
        (SELECT p.rank FROM duly.parked p WHERE p.mark = :key AND p.rank IS NOT NULL ORDER BY p.mark, p.rank, p.id LIMIT 1)
 FROM (SELECT 1) LEFT JOIN duly.keys o ON o.name = :key LEFT JOIN duly.gates g ON g.scope = 'keys' AND g.name = :group
 
--- name: drop_admitted [sqlite] Those that stand in no lane and do not run are no longer let in.
+-- name: drop_admitted [sqlite] Those that stand in no lane and do not run are no longer let in; nor those that have another key since, of which word was left.
 DELETE FROM duly.admitted WHERE key = :key
-  AND NOT EXISTS (SELECT 1 FROM duly.waiting w WHERE w.id = job_id) AND NOT EXISTS (SELECT 1 FROM duly.running r WHERE r.id = job_id)
+  AND ((look AND EXISTS (SELECT 1 FROM duly.jobs j WHERE j.id = job_id AND j.limit_key IS NOT key))
+    OR (NOT EXISTS (SELECT 1 FROM duly.waiting w WHERE w.id = job_id) AND NOT EXISTS (SELECT 1 FROM duly.running r WHERE r.id = job_id)))
 
 -- name: looked_at_key [sqlite] The word that was left is heard.
 UPDATE duly.admitted SET look = 0 WHERE key = :key AND look
@@ -311,10 +320,10 @@ INSERT INTO duly.parked (id, queue, tenant, task, run_at, priority, hold, parked
 SELECT json_extract(value, '$[0]'), :queue, :tenant, :task, :run_at, :priority, :hold, :created_at, 'arrived', json_extract(value, '$[3]'), :rank
 FROM json_each(:batch)
 
--- name: requeue_keyed A job with a key stands aside, due now, until there is room.
+-- name: requeue_keyed A job with a key stands aside, due now or as it was, until there is room.
 INSERT INTO duly.parked (id, queue, tenant, task, run_at, priority, token, attempt, crashes, hold, parked_at, reason, mark, rank)
-SELECT j.id, j.queue, j.tenant, j.task, :now, j.priority, :token::bigint, :attempt::integer, :crashes::smallint, :hold::smallint, :now, 'arrived', j.limit_key,
-       :now - j.priority::bigint * (COALESCE((SELECT horizon_us FROM duly.queues q WHERE q.name = j.queue), :horizon::bigint) / 100)
+SELECT j.id, j.queue, j.tenant, j.task, COALESCE(:run_at::bigint, :now), j.priority, :token::bigint, :attempt::integer, :crashes::smallint, :hold::smallint, :now, 'arrived', j.limit_key,
+       COALESCE(:run_at::bigint, :now) - j.priority::bigint * (COALESCE((SELECT horizon_us FROM duly.queues q WHERE q.name = j.queue), :horizon::bigint) / 100)
 FROM duly.jobs j WHERE j.id = :id::uuid
 
 -- name: rerank_parked A job set aside gets a new priority. If it waits for its key it moves to the place that this gives it, which may be before one in a lane.
