@@ -230,7 +230,7 @@ def _give_back(dialect: Dialect, pairs: Sequence[tuple[str, int]], shard: int) -
 
 def _release_recurring(dialect: Dialect, released: Settled, shard: int) -> Op[set[str]]:
     """Give a recurring job back that is held; if it was edited meanwhile, to where it belongs now."""
-    edited = yield Call("edited_run", {"id": released.id, "token": released.token})
+    edited = yield Call("edited_run", {"id": released.id})
     if not edited or released.state == "idle":
         return (yield from settle(dialect, [released], shard=shard))
     due = released._replace(state="recurs", again_at=int(str(edited[0][0])))

@@ -123,7 +123,7 @@ RECURRING = (
         name="_following(): a disabled job goes nowhere",
         protects="I6",
         without="a job that was disabled while it ran runs again",
-        edits=(Code(f"{RUNS}:_following", "return then if job.enabled else ", "return then if True else "),),
+        edits=(Code(f"{RUNS}:_following", "if not job.enabled:", "if False:"),),
     ),
     Guard(
         name="due_spawning: lock",

@@ -149,7 +149,7 @@ WHERE id = :id::uuid
 
 -- name: edited_run When the run of a recurring job was due, if the job was edited since and has another place now.
 SELECT u.run_at FROM duly.running u JOIN duly.jobs j ON j.id = u.id JOIN duly.schedules s ON s.id = u.id
-WHERE u.id = :id::uuid AND u.token = :token::bigint AND
+WHERE u.id = :id::uuid AND
 @is_elsewhere
 
 -- name: update_ended [postgres] How recurring jobs stand after a run.
