@@ -419,7 +419,7 @@ def _mirror(value: Any) -> str | None:
         return None
     if not isinstance(value, str) or not value.strip():
         raise InvalidOption(f"mirror must be an SQL statement, not {value!r}")
-    from duly.store.ops_recurring import MIRRORED
+    from duly.store.ops_mirrors import MIRRORED
     from duly.store.statements import names_in
 
     for name in names_in(value):

@@ -11,7 +11,7 @@ from duly.domain.clock import from_us
 from duly.domain.durations import to_timedelta
 from duly.domain.errors import ConfigurationError, InvalidOption
 from duly.store.call import Dialect, Foreign, Op, Rows
-from duly.store.ops_recurring import missing_params
+from duly.store.ops_mirrors import missing_params
 from duly.worker.context import current_job
 
 if TYPE_CHECKING:

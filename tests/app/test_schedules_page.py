@@ -78,7 +78,7 @@ def test_the_examples_of_the_page_do_what_it_says(page: dict[str, Any]) -> None:
 def test_the_parameters_of_a_mirror_are_the_ones_in_the_table() -> None:
     from duly.domain.recurring import Change
     from duly.store.call import Dialect
-    from duly.store.ops_recurring import mirror_params
+    from duly.store.ops_mirrors import mirror_params
 
     section = PAGE.read_text().partition("| parameter | |")[2].partition("\n\n")[0]
     named = {

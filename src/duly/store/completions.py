@@ -14,7 +14,7 @@ from duly.store.ops_complete import Looked, Next, Pairs
 from duly.store.ops_keys import Freed
 
 if TYPE_CHECKING:
-    from duly.store.ops_recurring import Hooks
+    from duly.store.ops_mirrors import Hooks
 
 __all__ = ["Completions", "Looked", "Next"]
 

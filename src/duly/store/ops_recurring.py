@@ -1,41 +1,33 @@
 """Recurring jobs: make, find, enable, disable, edit, run now, forget. Each on any connection, the caller's included.
 
-Every change holds the job's row in `recurring` first. Not here: what follows from a run (`ops_recurring_runs`).
+Every change holds the job's row in `recurring` first. Not here: what follows from a run (`ops_recurring_runs`), nor
+what must happen beside a change (`ops_mirrors`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import NamedTuple
 
 from duly.domain.audit import Actor
-from duly.domain.clock import from_us
 from duly.domain.errors import (
     Conflict,
     InvalidOption,
-    MirrorFailed,
-    MirrorHookMissing,
     RecurringJobNotFound,
 )
-from duly.domain.names import suggest
 from duly.domain.records import HOLD
 from duly.domain.recurring import Change, NewRecurring, RecurringRecord
 from duly.schedule.plan import Ticks, first_run
 from duly.schedule.schedule import Schedule
 from duly.store import ops_audit
-from duly.store.call import FAILED, Call, Dialect, Foreign, Op, Row, Rows, Value
+from duly.store.call import Call, Foreign, Op, Row, Value
 from duly.store.ops_enqueue import MOVES, take_unstarted
-from duly.store.statements import names_in
+from duly.store.ops_mirrors import Mirrors, missing_params
 
-Hooks = Mapping[str, Callable[[Change, "Execute"], object]]
-Execute = Callable[[str, Mapping[str, object]], None]
 UNDECLARED = "duly: no longer declared"
 DULY = "duly"
 """Who has disabled a job that failed too often, took its workers with it, or has no next run."""
-HOOK_MISSING = "duly: hook missing"
-"""Stands for an SQLSTATE where it is this process that lacks something."""
 
 
 class Standing(NamedTuple):
@@ -48,11 +40,9 @@ class Standing(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Recurring:
+class Recurring(Mirrors):
     """Operations on recurring jobs for one dialect, with the Python hooks that this process has."""
 
-    dialect: Dialect
-    hooks: Hooks
     actor: Actor | None = None
     """In whose name what is done is kept in the audit; None for what duly does by itself and the application's code."""
     tenant: str | None = None
@@ -418,74 +408,6 @@ class Recurring:
                 gone.append(f"{task} {key!r}" if key else str(task))
         return gone
 
-    # -- mirrors ----------------------------------------------------------------------------------------------
-
-    def mirror(self, change: Change) -> Op[None]:
-        """Do beside a change what the task wants done beside it. If that fails the change is not made."""
-        rows = yield Call("mirror_of", {"task": change.task})
-        if not rows:
-            return
-        error = yield from self.mirror_with(change, rows[0][0], bool(rows[0][1]))
-        if error is not None and error[0] == HOOK_MISSING:
-            raise MirrorHookMissing(error[1])
-        if error is not None:
-            raise MirrorFailed(f"the mirror of task {change.task!r} failed for key {change.key!r}: {error[1]}")
-
-    def mirror_with(self, change: Change, sql: object, hook: bool) -> Op[tuple[str | None, str] | None]:
-        """The same with the mirror at hand. Returns what went wrong as (SQLSTATE, text), or None."""
-        if sql is not None:
-            params = mirror_params(change, self.dialect)
-            if missing := missing_params(str(sql), params):
-                return None, missing
-            error = _error((yield Foreign(str(sql), params, caught=True, untyped=True)))
-            if error is not None:
-                return error
-        if not hook:
-            return None
-        function = self.hooks.get(change.task)
-        if function is None:
-            return HOOK_MISSING, (
-                f"task {change.task!r} has a Python hook that must see every change of its recurring jobs, and this "
-                "process has not loaded it. Make the change where the hook is, with --app on the command line; if it "
-                f"is gone from the code: jobs.forget_mirror_hook({change.task!r})"
-            )
-        wanted: list[Foreign] = []
-
-        def execute(sql: str, params: Mapping[str, object]) -> None:
-            if missing := missing_params(sql, params):
-                raise InvalidOption(missing)
-            wanted.append(Foreign(sql, params, caught=True))
-
-        try:
-            function(change, execute)
-        except Exception as error:
-            return None, f"{type(error).__name__}: {error}"
-        for statement in wanted:
-            failed = _error((yield statement))
-            if failed is not None:
-                return failed
-        return None
-
-    def set_mirror(self, task: str, sql: str | None, hook: bool) -> Op[None]:
-        """State what must happen beside changes of a task's recurring jobs; nothing, if there is neither.
-
-        Without a hook the mark of one stays: a process may know the task and not have loaded its hook.
-        """
-        rows = yield Call("mirror_of", {"task": task})
-        hook = hook or any(bool(row[1]) for row in rows)
-        if sql is None and not hook:
-            if rows:
-                yield Call("delete_mirror", {"task": task})
-        elif not rows or (rows[0][0], bool(rows[0][1])) != (sql, hook):
-            yield Call("set_mirror", {"task": task, "sql": sql, "hook": hook})
-
-    def forget_hook(self, task: str) -> Op[None]:
-        """State that no Python hook must see changes of a task's recurring jobs any more."""
-        for sql, _ in (yield Call("mirror_of", {"task": task})):
-            yield Call("delete_mirror", {"task": task})
-            if sql is not None:
-                yield Call("set_mirror", {"task": task, "sql": str(sql), "hook": False})
-
 
 class _Ruled(NamedTuple):
     tenant: str
@@ -520,46 +442,3 @@ def _schedule_of(old: RecurringRecord) -> dict[str, Value]:
             "pause_after", "declared", "declared_in",
         )
     }  # fmt: skip
-
-
-def _error(rows: Rows) -> tuple[str | None, str] | None:
-    if rows and rows[0] and rows[0][0] == FAILED:
-        state = rows[0][1]
-        return (None if state is None else str(state)), str(rows[0][2])
-    return None
-
-
-def missing_params(sql: str, given: Mapping[str, object]) -> str | None:
-    """What a statement in the application's words names and is not given, in words; None if there is nothing."""
-    for name in names_in(sql):
-        if name not in given:
-            known = ", ".join(f":{each}" for each in given) or "nothing"
-            return f"the SQL names :{name}, and it is given {known}.{suggest(name, given)}"
-    return None
-
-
-MIRRORED = (*Change._fields, "next_run_us")
-"""What a mirror statement may name."""
-
-
-def mirror_params(change: Change, dialect: Dialect) -> dict[str, object]:
-    """What a mirror statement may name. Times are `timestamptz` on PostgreSQL and ISO 8601 text in UTC on SQLite."""
-
-    def time(us: int | None) -> datetime | str | None:
-        if us is None:
-            return None
-        return from_us(us) if dialect is Dialect.POSTGRES else from_us(us).isoformat(sep=" ")
-
-    return {
-        "job_id": change.job_id,
-        "tenant": change.tenant,
-        "task": change.task,
-        "key": change.key,
-        "enabled": change.enabled,
-        "next_run_at": time(change.next_run_at),
-        "last_run_at": time(change.last_run_at),
-        "next_run_us": change.next_run_at,
-        "outcome": change.outcome,
-        "error": change.error,
-        "failures": change.failures,
-    }

@@ -18,7 +18,8 @@ from duly.domain.records import Settled
 from duly.domain.recurring import Change, Ending, Next, Occurrence, Spawning
 from duly.schedule.plan import after_run, due_ticks
 from duly.store.call import FAILED, Call, Dialect, Foreign, Op, Value
-from duly.store.ops_recurring import HOOK_MISSING, Recurring
+from duly.store.ops_mirrors import HOOK_MISSING
+from duly.store.ops_recurring import Recurring
 from duly.store.ops_settle import park, settle
 
 _BUSY = {"55P03", "40P01", "40001"}

@@ -66,7 +66,8 @@ from duly.store.people import ForPeople
 
 if TYPE_CHECKING:  # imported where it is used: few programs have recurring jobs at start-up
     from duly.domain.recurring import Occurrence, RecurringRecord
-    from duly.store.ops_recurring import Hooks, Recurring
+    from duly.store.ops_mirrors import Hooks
+    from duly.store.ops_recurring import Recurring
     from duly.store.ops_recurring_runs import Ended
     from duly.store.tenant import TenantStore
 
