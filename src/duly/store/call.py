@@ -10,6 +10,8 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple, TypeVar
 
+from duly.domain.errors import DatabaseError
+
 Value = str | int | float | bool | None | Sequence["str | int | float | None"]
 Row = tuple[object, ...]
 Rows = Sequence[Row]
@@ -56,6 +58,16 @@ class Foreign(NamedTuple):
 
 
 FAILED = "duly: the statement failed"
+_WAITED = ("55P03", "40P01")
+
+
+def gave_up_waiting(rows: Rows) -> bool:
+    """Whether a caught statement ended because somebody else holds what it wants. Any other error is raised."""
+    if not rows or rows[0][0] != FAILED:
+        return False
+    if rows[0][1] in _WAITED:
+        return True
+    raise DatabaseError(f"PostgreSQL refused an operation: {rows[0][2]} ({rows[0][1]})")
 
 
 Op = Generator[Call | CopyIn | Foreign, Rows, R]

@@ -17,7 +17,7 @@ from duly.domain.rank import DEFAULT_HORIZON_US
 from duly.domain.records import Settled
 from duly.domain.recurring import Change, Ending, Next, Occurrence, Spawning
 from duly.schedule.plan import after_run, due_ticks
-from duly.store.call import FAILED, Call, Dialect, Foreign, Op, Value
+from duly.store.call import Call, Dialect, Foreign, Op, Value, gave_up_waiting
 from duly.store.ops_mirrors import HOOK_MISSING
 from duly.store.ops_recurring import Recurring
 from duly.store.ops_settle import park, settle
@@ -113,7 +113,7 @@ def _queue_for(ids: list[str]) -> Op[set[str]]:
         rows = yield Foreign(
             "SELECT id FROM duly.recurring WHERE id = :id::uuid FOR UPDATE", {"id": job_id}, caught=True
         )
-        if rows and rows[0][0] == FAILED:
+        if gave_up_waiting(rows):
             yield Call("back_to_here")
             yield Call("past_here")
             return set()

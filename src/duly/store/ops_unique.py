@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import Enum, auto
 
 from duly.domain.records import HOLD
-from duly.store.call import FAILED, Call, Dialect, Foreign, Op, Rows, Value
+from duly.store.call import Call, Dialect, Foreign, Op, Rows, Value, gave_up_waiting
 from duly.store.ops_enqueue import Held, hold_key, key_of, requeue, take_unstarted
 from duly.store.statements import load
 
@@ -78,7 +78,7 @@ def _for_a_moment(call: Call, patience: Patience) -> Op[Rows | None]:
     yield Call("save_here")
     yield Call("wait_in_queue" if patience is Patience.LITTLE else "wait_little")
     rows = yield Foreign(load(Dialect.POSTGRES)[call.name], call.params, caught=True)
-    if rows and rows[0][0] == FAILED:
+    if gave_up_waiting(rows):
         yield Call("back_to_here")
         yield Call("past_here")
         return None

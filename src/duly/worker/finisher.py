@@ -322,9 +322,7 @@ class Finisher:
                 self._done([each.concluded], set())
         due = [each for each in due if not each.concluded[0].lost]
         queueing = next((each for each in due if each.held >= PATIENCE), None) if now >= self._queue_again_at else None
-        if (
-            queueing is not None
-        ):  # others hold it without a gap: stand in the queue, alone, and not for most of the time
+        if queueing is not None:  # others hold it without a gap: stand in the queue, alone, and seldom
             due.remove(queueing)
             self._try_again([queueing], queueing=True)
             self._queue_again_at = time.monotonic() + REST * (time.monotonic() - now)
