@@ -812,6 +812,8 @@ def answer(call: Call) -> Rows:
             return [(1,)]
         case "hold_key":
             return [(IDS[0], None, 2)]
+        case "settle" | "settle_plain":
+            return [("",)]
         case _:
             return ()
 

@@ -44,6 +44,34 @@ def everything(raw: Raw) -> dict[str, list[tuple[Any, ...]]]:
     return {table: sorted(raw.rows(f"SELECT * FROM duly.{table}"), key=str) for table in TABLES}
 
 
+@pytest.mark.parametrize("mixed", [False, True], ids=["all succeeded", "one failed"])
+def test_what_is_said_of_a_run_is_recorded_with_it_in_whatever_order_they_come(
+    make: Factory, raw: Raw, clock: TestClock, mixed: bool
+) -> None:
+    make.many(6)
+    jobs = make.claim(6)
+    jobs = [jobs[n] for n in (3, 0, 5, 1, 4, 2)]
+    ended = [succeeded(job, result=f'"{job.id}"') for job in jobs]
+    if mixed:
+        ended[2] = failed(jobs[2], result=f'"{jobs[2].id}"')
+    ages = [int(job.id[-6:], 16) for job in jobs]
+    assert make.store.settle(ended, ages=ages) == {job.id for job in jobs}
+    rows = raw.rows("SELECT job_id, finished_at, result FROM duly.runs")
+    now = clock.now_us()
+    assert {str(job_id): (finished, result) for job_id, finished, result in rows} == {
+        job.id: (now - age, f'"{job.id}"') for job, age in zip(jobs, ages, strict=True)
+    }
+
+
+def test_of_several_runs_those_that_still_hold_are_accepted(make: Factory) -> None:
+    make.many(4)
+    first, second, third, fourth = make.claim(4)
+    make.settle(succeeded(second))
+    assert make.settle(succeeded(fourth), succeeded(second), succeeded(first)) == {first.id, fourth.id}
+    assert make.settle(succeeded(second), succeeded(first)) == set()
+    assert make.settle(succeeded(third), failed(first)) == {third.id}
+
+
 # -- where jobs go ------------------------------------------------------------------------------------------------
 
 

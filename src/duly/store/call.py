@@ -6,7 +6,7 @@ caller's. So each operation is written once for sync and async, and a test can s
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple, TypeVar
 
@@ -30,6 +30,8 @@ class Call(NamedTuple):
 
     name: str
     params: Mapping[str, Value] = {}
+    make: Callable[[Iterable[object]], Row] | None = None
+    """What becomes of each row. A driver may leave that to who asked: it saves the rows in between, of many."""
 
 
 class CopyIn(NamedTuple):

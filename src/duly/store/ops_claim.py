@@ -104,16 +104,20 @@ def claim(
     if len(from_lanes) == 1:
         if shares is not None:
             params["n"] = min(n, shares.get(from_lanes[0].tenant, 0))
-        rows = yield Call("claim_gated_lane" if gates else "claim_lane", params | from_lanes[0]._asdict())
-        return [Claimed._make(row) for row in rows]
+        statement = "claim_gated_lane" if gates else "claim_lane"
+        return (yield from _claimed(statement, params | from_lanes[0]._asdict()))
     params["tenants"] = [lane.tenant for lane in from_lanes]
     params["tasks"] = [lane.task for lane in from_lanes]
     params["from_ranks"] = [lane.from_rank for lane in from_lanes]
     params["from_ids"] = [lane.from_id for lane in from_lanes]
     params["shares"] = [n if shares is None else shares.get(lane.tenant, 0) for lane in from_lanes]
     statement = "claim_gated" if gated else "claim" if shares is None else "claim_shares"
-    rows = yield Call(statement, params)
-    return [Claimed._make(row) for row in rows]
+    return (yield from _claimed(statement, params))
+
+
+def _claimed(statement: str, params: dict[str, Value]) -> Op[Iterable[Claimed]]:
+    rows = yield Call(statement, params, Claimed._make)
+    return [row if type(row) is Claimed else Claimed._make(row) for row in rows]
 
 
 def _claim_sqlite(

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from itertools import groupby
-from operator import itemgetter
 
 from duly.domain.rank import DEFAULT_HORIZON_US
 from duly.domain.records import HOLD, Lapsed, Settled
@@ -59,43 +58,68 @@ _OF_PLAIN = tuple(name for name in _COLUMNS if name not in _PLAIN)
 
 
 def settle(
-    dialect: Dialect, batch: Sequence[Settled], *, shard: int = 0, only_expired: bool = False, own: bool = False
+    dialect: Dialect,
+    batch: Sequence[Settled],
+    *,
+    ages: Sequence[int] | None = None,
+    shard: int = 0,
+    only_expired: bool = False,
+    own: bool = False,
 ) -> Op[set[str]]:
     """End runs whose jobs hold no unique key. Returns the ids that were accepted.
 
-    Whatever the run came to, a job that was asked to stop does not go back to its queue. `own`: the connection is ours,
-    with the tables that SQLite lays out runs in.
+    Whatever the run came to, a job that was asked to stop does not go back to its queue. `ages`: how long ago each
+    ended, instead of what it says itself. `own`: the connection is ours, with the tables that SQLite lays out runs in.
     """
     if not batch:
         return set()
-    _check_states(batch)
+    if ages is None:
+        ages = [each.age_us for each in batch]
     params: dict[str, Value] = {"only_expired": only_expired, "shard": shard, "horizon": DEFAULT_HORIZON_US}
     if dialect is Dialect.POSTGRES:
-        batch = sorted(batch, key=itemgetter(0))  # rows are locked in one order by all, so that none deadlock
-        columns = dict(zip(_COLUMNS, zip(*batch, strict=True), strict=False))
-        is_usual = not only_expired and all(columns[each].count(value) == len(batch) for each, value in _PLAIN.items())
-        name, sent = ("settle_plain", _OF_PLAIN) if is_usual else ("settle", _COLUMNS)
-        rows = yield Call(name, params | {column: list(columns[column]) for column in sent})
-        accepted = {str(row[0]) for row in rows}
-    elif own and not only_expired:
-        plain: list[Settled] = []
+        accepted = yield from _settle_postgres(batch, ages, params)
+    else:
+        _check_states(batch)
+        plain: list[tuple[Settled, int]] = []
         others: list[Settled] = []
-        for each in batch:
-            (plain if is_plain(each) else others).append(each)
+        for each, age in zip(batch, ages, strict=True):
+            if own and not only_expired and is_plain(each):
+                plain.append((each, age))
+            else:
+                others.append(each.aged(age))
         accepted = (yield from _settle_plain(plain, params)) if plain else set()
         if others:
             accepted |= yield from _settle_sqlite(others, params)
-    else:
-        accepted = yield from _settle_sqlite(batch, params)
     for each in worn(batch):
         if each.id in accepted:
             yield Call("forget_runs", {"id": each.id, "before": each.token - RUNS_KEPT})
     return accepted
 
 
+def _settle_postgres(batch: Sequence[Settled], ages: Sequence[int], params: dict[str, Value]) -> Op[set[str]]:
+    columns: dict[str, Sequence[str | int | None]] = dict(zip(_COLUMNS, zip(*batch, strict=True), strict=False))
+    columns["ages"] = ages
+    is_usual = not params["only_expired"] and all(
+        columns[each].count(value) == len(batch) for each, value in _PLAIN.items()
+    )
+    if not is_usual:
+        _check_states(batch)
+    ids = [each[0] for each in batch]
+    places = None  # rows are locked in one order by all, so that none deadlock; mostly they are in it already
+    if ids != sorted(ids):
+        places = sorted(range(len(ids)), key=ids.__getitem__)
+    sent: dict[str, Value] = {
+        name: list(columns[name]) if places is None else [columns[name][place] for place in places]
+        for name in (_OF_PLAIN if is_usual else _COLUMNS)
+    }
+    rows = yield Call("settle_plain" if is_usual else "settle", params | sent)
+    accepted = rows[0][0]
+    return set(ids) if accepted is None else set(str(accepted).split())
+
+
 def worn(batch: Sequence[Settled]) -> list[Settled]:
     """Runs after which a job that goes on and on, by snoozing, forgets its first: they go with it, and it stays."""
-    return [each for each in batch if each.token % RUNS_KEPT == 0 and each.state in ("scheduled", "queued")]
+    return [each for each in batch if each[2] in ("scheduled", "queued") and each.token % RUNS_KEPT == 0]
 
 
 _AS_PLAIN = tuple(_PLAIN.values())
@@ -106,9 +130,9 @@ def is_plain(settled: Settled) -> bool:
     return settled[2:7] + settled[9:13] + settled[14:16] == _AS_PLAIN
 
 
-def _settle_plain(batch: Sequence[Settled], params: dict[str, Value]) -> Op[set[str]]:
-    """The same for runs that succeeded, on SQLite: less is said of each, and it is looked up once."""
-    rows = [f"{each[0]}{each[1]:019d}{each[7]:019d}{each[8]:019d}{each[13] or ''}" for each in batch]
+def _settle_plain(batch: Sequence[tuple[Settled, int]], params: dict[str, Value]) -> Op[set[str]]:
+    """The same for runs that succeeded, with their ages, on SQLite: less is said of each, and it is looked up once."""
+    rows = [f"{each[0]}{each[1]:019d}{each[7]:019d}{age:019d}{each[13] or ''}" for each, age in batch]
     yield Call("settle_lay_out", {"batch": json.dumps(rows)})
     yield Call("settle_laid_runs")
     yield Call("settle_laid_ended")

@@ -289,7 +289,7 @@ class PostgresDatabase:
         if (reader := marks.get("duly_reader")) is None:
             reader = marks["duly_reader"] = _import_psycopg().adapt.Transformer(connection)
         reader.set_pgresult(result)
-        rows: Rows = reader.load_rows(0, result.ntuples, tuple)
+        rows: Rows = reader.load_rows(0, result.ntuples, call.make or tuple)
         reader.set_pgresult(None)  # it would keep the whole answer until the next
         return rows
 

@@ -197,20 +197,24 @@ class Store(ForPeople):
         self,
         batch: Sequence[Settled],
         *,
+        ages: Sequence[int] | None = None,
         only_expired: bool = False,
         repeated: bool = False,
         freed: Freed | None = None,
     ) -> set[str]:
         """End runs whose jobs hold no unique key. Returns the ids accepted; the others had lost their lease.
 
-        `repeated`: an earlier call with these runs failed, and may have been committed all the same. `freed`: the keys
-        of their limits (`Claimed.limit_key`), of which the next jobs are let in; afterwards it says where.
+        `ages`: how many microseconds ago each ended, instead of what it says itself. `repeated`: an earlier call with
+        these runs failed, and may have been committed all the same. `freed`: the keys of their limits
+        (`Claimed.limit_key`), of which the next jobs are let in; afterwards it says where.
         """
         tries = iter((repeated, True))
 
         def op() -> Op[set[str]]:
             again = next(tries, True)  # first of all: this try may be cut off anywhere
-            settling = ops_settle.settle(self.dialect, batch, shard=self._shard, only_expired=only_expired, own=True)
+            settling = ops_settle.settle(
+                self.dialect, batch, ages=ages, shard=self._shard, only_expired=only_expired, own=True
+            )
             accepted = yield from ops_keys.freeing(self.dialect, freed, settling, lambda ids: ids)
             if again and len(accepted) < len(batch):
                 missing = [each for each in batch if each.id not in accepted]

@@ -208,10 +208,9 @@ class Finisher:
         if recorded:
             self._take_recorded(recorded)
             self._batch = [*plain, *special, *recurring]
-        aged = [each[2].aged((now - each[1]) // 1_000) for each in plain if not each[0].lost]
+        ours = [each for each in plain if not each[0].lost]
         repeated, self._repeated = self._repeated, True
-        keyed = [each for each in plain if each[0].job.limit_key is not None and not each[0].lost]
-        self._done(plain, self._settle_plain(aged, freed_by(keyed), repeated=repeated) if aged else set())
+        self._done(plain, self._settle_plain(ours, now, repeated=repeated) if ours else set())
         self._batch = special + recurring
         if recurring:
             self._end_recurring([_Postponed(each, 0.0) for each in recurring], repeated=repeated)
@@ -244,24 +243,23 @@ class Finisher:
                 self._due_in(max(0.0, (following.place_at - following.now_us) / 1e6))
         self._done(batch, {each[2].id for each in batch})
 
-    def _settle_plain(self, batch: list[Settled], freed: Freed | None, *, repeated: bool) -> set[str]:
+    def _settle_plain(self, batch: list[Concluded], now: int, *, repeated: bool) -> set[str]:
         """Settle together; where the database refuses that, one by one, so that one keeps no other from it."""
+        freed = freed_by([each for each in batch if each[0].job.limit_key is not None])
+        some = [each[2] for each in batch]
+        ages = [(now - each[1]) // 1_000 for each in batch]
         try:
-            self._block(batch)
-            accepted = self._store.settle(batch, repeated=repeated, freed=freed)
+            self._block(some)
+            accepted = self._store.settle(some, ages=ages, repeated=repeated, freed=freed)
             self._let_in(freed)
             return accepted
         except NOT_THE_JOBS_FAULT:
             raise
         except Exception as error:
             if len(batch) == 1:
-                log.error("job %s: its run could not be recorded as it was: %s", batch[0].id, error)
-                return self._store.settle([unrecordable(batch[0])], repeated=True, freed=freed)
-        some: set[str] = set()
-        for settled in batch:
-            ended = [] if freed is None else [each for each in freed.ended if each[0] == settled.id]
-            some |= self._settle_plain([settled], freed and Freed(freed.keys, ended), repeated=True)
-        return some
+                log.error("job %s: its run could not be recorded as it was: %s", some[0].id, error)
+                return self._store.settle([unrecordable(some[0])], ages=ages, repeated=True, freed=freed)
+        return set[str]().union(*(self._settle_plain([each], now, repeated=True) for each in batch))
 
     def _block(self, batch: list[Settled]) -> None:
         """Close the keys, or the tasks, whose handlers asked for it, before their jobs can come again."""

@@ -128,9 +128,9 @@ DRIVERS = (
         without="two who end the same runs deadlock",
         edits=(
             Code(
-                "duly.store.ops_settle:settle",
-                "batch = sorted(batch, key=itemgetter(0))",
-                "batch = sorted(batch, key=itemgetter(0), reverse=True)",
+                "duly.store.ops_settle:_settle_postgres",
+                "if ids != sorted(ids):\n        places = sorted(range(len(ids)), key=ids.__getitem__)",
+                "places = sorted(range(len(ids)), key=ids.__getitem__, reverse=True)",
             ),
         ),
     ),

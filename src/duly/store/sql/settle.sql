@@ -1,7 +1,7 @@
 -- In PostgreSQL's statements `id = ANY (ARRAY[b.id])` says `id = b.id`, and that each is to be looked up by its key: not to be merged
 -- with all there is, however empty the table seemed when VACUUM came by (docs/decisions/0028-plain-runs.md).
 
--- name: settle [postgres] End runs: each leaves running, if its token still holds, for ended, scheduled or waiting. One asked to stop does not go back.
+-- name: settle [postgres] End runs: each leaves running, if its token still holds, for ended, scheduled or waiting. One asked to stop does not go back. Answers NULL if all did, else who.
 WITH batch AS (
     SELECT * FROM unnest((SELECT :ids::uuid[]), :tokens::bigint[], :states::text[], :outcomes::text[], :delays::bigint[], :uncounted::integer[],
                          :crashes::integer[], :ran::bigint[], :ages::bigint[], :reasons::text[], :error_kinds::text[], :errors::text[],
@@ -36,7 +36,7 @@ WITH batch AS (
 ), counted AS (
 @count_held
 )
-SELECT id FROM held
+SELECT CASE WHEN count(*) = cardinality(:ids::uuid[]) THEN NULL ELSE COALESCE(string_agg(id::text, ' '), '') END FROM held
 
 -- name: settle_plain [postgres] The same for runs that succeeded and say no more than their result, as most do: five arrays instead of sixteen.
 WITH held AS (
@@ -55,7 +55,7 @@ WITH held AS (
 ), counted AS (
 @count_held
 )
-SELECT id FROM held
+SELECT CASE WHEN count(*) = cardinality(:ids::uuid[]) THEN NULL ELSE COALESCE(string_agg(id::text, ' '), '') END FROM held
 
 -- part: count_held [postgres] Count the runs in `held`, by minute, tenant, queue and task.
     INSERT INTO duly.rollups AS t (period_us, period_at, tenant, queue, task, shard, runs, succeeded, failed, retried, cancelled, crashed, recovered, ran_us, waited_us, wait_5ms, wait_20ms, wait_100ms, wait_500ms, wait_1s, wait_5s, wait_15s, wait_1m, wait_5m, wait_30m, wait_2h, wait_more)
