@@ -918,3 +918,25 @@ def test_text_that_cannot_be_stored_is_refused_and_not_cut_short(pg_url: str, ho
     store.close()
     assert kept is not None
     assert kept.state is State.RUNNING
+
+
+@pytest.mark.parametrize("said_by", ["address", "environment"])
+def test_text_is_the_same_whatever_encoding_a_client_would_have(
+    pg_url: str, monkeypatch: pytest.MonkeyPatch, said_by: str
+) -> None:
+    """What goes by libpq itself is written in UTF-8, and what comes back is read in what the connection has."""
+    if said_by == "environment":
+        monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
+    else:
+        pg_url += ("&" if "?" in pg_url else "?") + "client_encoding=latin1"
+    store = Store.open(pg_url)
+    job = NewJob(id=uuid7(), task="größe", args='{"a": "ü"}', tenant="é")
+    store.enqueue(job)
+    ((lane, _),) = store.look("default").lanes
+    (claimed,) = store.claim("default", [lane], 1, worker_id=uuid7(), lease_us=60_000_000)
+    assert (claimed.task, claimed.tenant, claimed.args) == ("größe", "é", '{"a": "ü"}')
+    store.settle([Settled(claimed.id, claimed.token, "failed", "failed", error="à")])
+    last = store.last_run(claimed.id)
+    store.close()
+    assert last is not None
+    assert last.error == "à"

@@ -6,13 +6,16 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from typing import Literal
+from typing import Any, Literal
 
 import psycopg
 import pytest
 
 from duly import Backoff, Duly, State, Unique
-from tests.helpers import eventually, opened
+from duly.domain.errors import DatabaseError
+from duly.domain.records import Settled
+from duly.store.store import Store
+from tests.helpers import eventually, never, opened
 from tests.store import invariants
 from tests.store.raw import Raw
 
@@ -91,3 +94,61 @@ def test_a_run_whose_key_callers_hold_without_a_gap_is_recorded(jobs: Duly, pg_u
             over.set()
             for thread in threads:
                 thread.join()
+
+
+def test_a_run_that_has_ended_is_not_taken_for_one_that_hangs_while_its_key_is_held(jobs: Duly, pg_url: str) -> None:
+    go = threading.Event()
+
+    @jobs.task(timeout=0.2, retry=Backoff.fixed(0, max_attempts=1))
+    def once() -> str:
+        go.wait(20)
+        return "done"
+
+    of_key = once.using(unique="k")
+    first = of_key.enqueue()
+    with jobs.worker(lease=0.5), psycopg.connect(pg_url) as connection:
+        eventually(lambda: first.refresh().state is State.RUNNING)
+        of_key.using(connection=connection).enqueue()
+        go.set()
+        never(lambda: first.refresh().state is not State.RUNNING, 2.0)  # its timeout and a lease have long passed
+        connection.rollback()
+        assert first.wait(10) == "done"
+    assert [run.outcome for run in first.refresh().runs] == ["succeeded"]
+
+
+def test_a_run_that_cannot_be_recorded_keeps_no_other_from_it(
+    jobs: Duly, pg_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go, broken = threading.Event(), threading.Event()
+    tries: list[float] = []
+    settle_keyed = Store.settle_keyed
+
+    def refused(store: Store, settled: Settled, *given: Any, **options: Any) -> bool | None:
+        if broken.is_set() and settled.id == first.id:
+            tries.append(time.monotonic())
+            raise DatabaseError("PostgreSQL refused an operation: it is broken (XX000)")
+        return settle_keyed(store, settled, *given, **options)
+
+    @jobs.task
+    def once() -> None:
+        go.wait(20)
+
+    @jobs.task
+    def other() -> None: ...
+
+    monkeypatch.setattr(Store, "settle_keyed", refused)
+    of_key = once.using(unique="k")
+    first = of_key.enqueue()
+    with jobs.worker(), psycopg.connect(pg_url) as connection:
+        eventually(lambda: first.refresh().state is State.RUNNING)
+        of_key.using(connection=connection).enqueue()
+        go.set()
+        other.using(unique="another").enqueue().wait(10)
+        broken.set()
+        connection.rollback()
+        eventually(lambda: len(tries) >= 2)  # as it was, and without what may not be storable
+        beside = [other.enqueue(), other.using(unique="a third").enqueue()]
+        eventually(lambda: {each.refresh().state for each in beside} == {State.SUCCEEDED})
+        assert first.refresh().state is State.RUNNING
+        broken.clear()
+        eventually(lambda: first.refresh().state is State.SUCCEEDED)

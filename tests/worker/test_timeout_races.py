@@ -91,8 +91,8 @@ def test_the_deadline_of_a_run_that_never_begins_is_not_put_off_for_ever(lite: D
     run.came_ns = time.monotonic_ns()
     put_off: list[list[str]] = []
 
-    def renew(pairs: list[tuple[str, int]], lease_us: int, not_begun: list[str]) -> dict[str, bool]:
-        put_off.append(not_begun)
+    def renew(pairs: list[tuple[str, int]], lease_us: int, not_running: list[str]) -> dict[str, bool]:
+        put_off.append(not_running)
         return {run.job.id: False}
 
     store: Any = SimpleNamespace(renew=renew, cancel_requests=lambda worker_id: [])

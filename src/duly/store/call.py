@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple, TypeVar
 
-from duly.domain.errors import DatabaseError
+from duly.domain.errors import DatabaseError, DatabaseUnavailable
 
 Value = str | int | float | bool | None | Sequence["str | int | float | None"]
 Row = tuple[object, ...]
@@ -61,6 +61,7 @@ class Foreign(NamedTuple):
 
 FAILED = "duly: the statement failed"
 _WAITED = ("55P03", "40P01")
+_PASSING = ("53", "57", "58", "25006")
 
 
 def gave_up_waiting(rows: Rows) -> bool:
@@ -69,7 +70,10 @@ def gave_up_waiting(rows: Rows) -> bool:
         return False
     if rows[0][1] in _WAITED:
         return True
-    raise DatabaseError(f"PostgreSQL refused an operation: {rows[0][2]} ({rows[0][1]})")
+    said, code = rows[0][2], str(rows[0][1])
+    if code.startswith(_PASSING):  # cancelled, no memory, no room, a standby: the server's trouble, not the job's
+        raise DatabaseUnavailable(f"PostgreSQL did not carry out an operation: {said} ({code})")
+    raise DatabaseError(f"PostgreSQL refused an operation: {said} ({code})")
 
 
 Op = Generator[Call | CopyIn | Foreign, Rows, R]

@@ -289,18 +289,18 @@ def already_settled(batch: Sequence[Settled]) -> Op[set[str]]:
 
 
 def renew(
-    dialect: Dialect, pairs: Sequence[tuple[str, int]], lease_us: int, not_begun: Sequence[str] = ()
+    dialect: Dialect, pairs: Sequence[tuple[str, int]], lease_us: int, not_running: Sequence[str] = ()
 ) -> Op[dict[str, bool | None]]:
     """Extend leases by (id, token). Returns those that still hold, and whether each was asked to stop.
 
-    None instead: it holds, but somebody is about to write it, and it was not extended. `not_begun`: the jobs whose
-    handlers have not been called yet, so that their deadlines are put off: a timeout is for what a handler takes.
+    None instead: it holds, but somebody is about to write it, and it was not extended. `not_running`: the jobs whose
+    handlers have not begun or have ended, so that their deadlines are put off: a timeout is for what a handler takes.
     """
     if not pairs:
         return {}
     held: dict[str, bool | None] = {}
-    late: Value = list(not_begun) if dialect is Dialect.POSTGRES else json.dumps(list(not_begun))
-    rows = yield Call("renew", params_of_pairs(dialect, pairs) | {"lease_us": lease_us, "not_begun": late})
+    late: Value = list(not_running) if dialect is Dialect.POSTGRES else json.dumps(list(not_running))
+    rows = yield Call("renew", params_of_pairs(dialect, pairs) | {"lease_us": lease_us, "not_running": late})
     if dialect is Dialect.POSTGRES and len(rows) < len(pairs):
         held = {str(row[0]): None for row in (yield Call("still_held", params_of_pairs(dialect, pairs)))}
     return held | {str(row[0]): row[1] is not None for row in rows}

@@ -47,6 +47,8 @@ CONNECT: dict[str, int | str] = {
     "tcp_user_timeout": 20_000,
     "application_name": "duly",
 }
+ENCODING = {"client_encoding": "utf8"}
+"""Whatever the server's, the address or the environment say: what goes by libpq itself is written so."""
 SHORTEST_CONNECT = 2
 """What libpq makes of less."""
 # Our tables change size by orders of magnitude within seconds, so statistics mislead: always probe the index.
@@ -118,12 +120,12 @@ class PostgresDatabase:
             theirs = str(given.get("options") or os.environ.get("PGOPTIONS", ""))
             try:
                 options = f"{theirs} {self._options}".strip()
-                connection = psycopg.connect(self.url, autocommit=True, options=options, **ours)
+                connection = psycopg.connect(self.url, autocommit=True, options=options, **ours, **ENCODING)
             except psycopg.OperationalError as error:
                 if "startup parameter" not in str(error):
                     raise
                 self._options = ""  # a pooler that takes no options
-                connection = psycopg.connect(self.url, autocommit=True, **ours)
+                connection = psycopg.connect(self.url, autocommit=True, **ours, **ENCODING)
         except (psycopg.Error, UnicodeError, ValueError) as error:
             raise DatabaseUnavailable(
                 f"cannot connect to {self.safe_url}: {_first_line(error)}. {_advice(error)}"

@@ -410,13 +410,13 @@ class Store(ForPeople):
         return self.database.write(lambda: ops_jobs.release_parked(self.dialect, task, fingerprint, 1_000))
 
     def renew(
-        self, pairs: Sequence[tuple[str, int]], lease_us: int, not_begun: Sequence[str] = ()
+        self, pairs: Sequence[tuple[str, int]], lease_us: int, not_running: Sequence[str] = ()
     ) -> dict[str, bool | None]:
         """Extend leases by (id, token). Returns those that hold, and whether each was asked to stop.
 
-        `not_begun`: those of them whose handlers have not been called yet; their deadlines are put off.
+        `not_running`: those of them whose handlers have not begun or have ended; their deadlines are put off.
         """
-        return self.database.write(lambda: ops_settle.renew(self.dialect, pairs, lease_us, not_begun), atomic=False)
+        return self.database.write(lambda: ops_settle.renew(self.dialect, pairs, lease_us, not_running), atomic=False)
 
     def progress(self, job_id: str, token: int, progress: float | None, text: str | None) -> None:
         """Note how far a run has come."""

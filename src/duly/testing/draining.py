@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -178,7 +179,7 @@ class Drain:
     def _give_back(self) -> None:
         """Settle what has ended, and give back what was claimed and not begun: only an interrupted drain has any."""
         while not self._finisher.idle:
-            self._finisher.step()
+            time.sleep(self._finisher.step())  # somebody may hold what has ended: a unique key, a recurring job
         if self._held:
             self._app.store.give_back([(run.job.id, run.job.token) for run in self._held.values()])
 

@@ -32,7 +32,7 @@ class StandingStore(Store):
 
     def settle(self, batch: Sequence[Settled], **options: Any) -> set[str]:
         """End runs, now."""
-        return super().settle([each._replace(age_us=0) for each in batch], **options)
+        return super().settle([each._replace(age_us=0) for each in batch], **(options | {"ages": None}))
 
     def settle_keyed(self, settled: Settled, hold: int, **options: Any) -> bool | None:
         """End one run, now."""

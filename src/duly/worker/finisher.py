@@ -336,7 +336,13 @@ class Finisher:
             run, ended_ns, settled = each.concluded
             aged = settled.aged((time.monotonic_ns() - ended_ns) // 1_000)
             patience = Patience.LITTLE if queueing else Patience.NONE
-            accepted = self._settle_special(run, aged, repeated=True, patience=patience)
+            try:
+                accepted = self._settle_special(run, aged, repeated=True, patience=patience)
+            except NOT_THE_JOBS_FAULT:
+                raise
+            except Exception as error:  # it keeps no other from being recorded
+                log.error("job %s: its run cannot be recorded: %s; trying again", settled.id, error)
+                accepted = None
             if accepted is None:
                 self._postpone(each, None)
             else:
@@ -414,7 +420,10 @@ class Finisher:
             log.warning("job %s (%s): its mirror failed: %s (try %d)", settled.id, run.job.task, error, each.tries)
         each.held += error is None
         each.due, each.pause = time.monotonic() + each.pause, min(LATER, each.pause * 2)
+        before = self._postponed.get(settled.id)
         self._postponed[settled.id] = each
+        if before is not None and before.concluded[0] is not run:  # it was lost, and the job claimed here once more
+            self._done([before.concluded], set())
 
     def _done(self, batch: list[Concluded], accepted: set[str]) -> None:
         others = False

@@ -126,8 +126,8 @@ class Keeper:
         due = [run for run in runs if sent - run.leased_at >= self._renew_every and not run.lost]
         if not due:
             return
-        not_begun = _not_begun(due, time.monotonic_ns())
-        still = self._store.renew([(run.job.id, run.job.token) for run in due], int(self._lease * 1e6), not_begun)
+        not_running = _not_running(due, time.monotonic_ns())
+        still = self._store.renew([(run.job.id, run.job.token) for run in due], int(self._lease * 1e6), not_running)
         for run in due:
             asked = still.get(run.job.id)
             if asked is None and run.completion is not None:
@@ -176,7 +176,12 @@ class Keeper:
                 self._store.progress(run.job.id, run.job.token, *pending)
 
 
-def _not_begun(runs: list[Run], now_ns: int) -> list[str]:
-    """Whose time does not count yet: a child process that takes long to start is not to be taken for one that hangs."""
+def _not_running(runs: list[Run], now_ns: int) -> list[str]:
+    """Whose time does not count: they have not begun yet, or have ended and are not on record yet.
+
+    A child process that takes long to start is not to be taken for one that hangs, nor is a run that waits for somebody
+    who holds its unique key or its recurring job.
+    """
     since = now_ns - int(PUT_OFF_SECONDS * 1e9)
-    return [run.job.id for run in runs if run.phase == 0 and run.job.timeout_us is not None and run.came_ns > since]
+    timed = [run for run in runs if run.job.timeout_us is not None]
+    return [run.job.id for run in timed if run.phase == 2 or (run.phase == 0 and run.came_ns > since)]

@@ -236,7 +236,7 @@ ON r.id = json_extract(b.value, '$[0]') AND r.token = json_extract(b.value, '$[1
 
 -- name: renew [postgres] Extend leases; says which (id, token) pairs were. A lapsed lease on a limited task does not hold: its slot may be taken. Waits for nobody: a handler may hold its own row until it commits. Where the handler has not begun, its time counts from now at the earliest.
 UPDATE duly.running r SET leased_until = CASE WHEN r.limited = 0 THEN :lease_now + :lease_us::bigint ELSE GREATEST(r.leased_until, :lease_now + :lease_us::bigint) END,
-    deadline_at = CASE WHEN r.deadline_at IS NOT NULL AND r.id = ANY (:not_begun::uuid[])
+    deadline_at = CASE WHEN r.deadline_at IS NOT NULL AND r.id = ANY (:not_running::uuid[])
                        THEN :now + :lease_us::bigint + (SELECT j.timeout_us FROM duly.jobs j WHERE j.id = r.id) ELSE r.deadline_at END
 FROM (SELECT u.id, u.token FROM unnest((SELECT :ids::uuid[]), :tokens::bigint[]) AS b(id, token)
       JOIN duly.running u ON u.id = ANY (ARRAY[b.id]) AND u.token = b.token FOR NO KEY UPDATE OF u SKIP LOCKED) AS free
@@ -249,7 +249,7 @@ JOIN duly.running r ON r.id = ANY (ARRAY[b.id]) AND r.token = b.token AND (r.lim
 
 -- name: renew [sqlite] Extend leases; says which (id, token) pairs still hold. A lapsed lease on a limited task does not: its slot may be taken. Where the handler has not begun, its time counts from now at the earliest.
 UPDATE duly.running AS r SET leased_until = :lease_now + :lease_us,
-    deadline_at = CASE WHEN deadline_at IS NOT NULL AND id IN (SELECT value FROM json_each(:not_begun))
+    deadline_at = CASE WHEN deadline_at IS NOT NULL AND id IN (SELECT value FROM json_each(:not_running))
                        THEN :now + :lease_us + (SELECT j.timeout_us FROM duly.jobs j WHERE j.id = r.id) ELSE deadline_at END
 WHERE (id, token) IN (SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(:batch))
   AND (limited = 0 OR leased_until > :lease_now)
