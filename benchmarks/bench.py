@@ -35,7 +35,7 @@ class BenchError(Exception):
 class Sizes:
     """How much of everything; `scaled` makes a quick rehearsal of it."""
 
-    drain_jobs: int = 50_000
+    drain_jobs: int = 150_000
     bulk_jobs: int = 100_000
     enqueue_slices: int = 20
     enqueue_per_slice: int = 200
