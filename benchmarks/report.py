@@ -72,7 +72,7 @@ def together(settings: Sequence[Setting]) -> Setting:
         machine=last.machine | {"processor": " or ".join(sorted(processors))},
         commands=[command for setting in settings for command in setting.commands],
         rounds=max(setting.rounds for setting in settings),
-        date=" to ".join(sorted({setting.date for setting in settings})),
+        date=_span(date for setting in settings for date in setting.date.split(" to ")),
         postgres=next((setting.postgres for setting in settings if setting.postgres), None),
         redis=next((setting.redis for setting in settings if setting.redis), None),
         statements_are=next((setting.statements_are for setting in settings if setting.statements_are), ""),
@@ -80,6 +80,12 @@ def together(settings: Sequence[Setting]) -> Setting:
         left_out={name: why for setting in settings for name, why in setting.left_out.items()},
         busy_at_start=[busy for setting in settings for busy in setting.busy_at_start],
     )
+
+
+def _span(dates: Iterable[str]) -> str:
+    """From the first day to the last."""
+    first, *_, last = sorted({*dates}) * 2
+    return first if first == last else f"{first} to {last}"
 
 
 def _outcome_as_json(outcome: Outcome) -> dict[str, object]:
@@ -119,8 +125,8 @@ def write(path: Path, text: str) -> None:
 
 def _preface(outcomes: Sequence[Outcome], setting: Setting) -> Iterable[str]:
     yield "# Benchmarks"
-    commands = "\n".join(setting.commands)
-    yield f"Measured on {setting.date} with\n\n```\n{commands}\n```"
+    how = f" with `{setting.commands[0]}`" if len(setting.commands) == 1 else ", in several runs"
+    yield f"Measured on {setting.date}{how}. Each section names the command that measures it again."
     noisy = sum(busy >= machine.QUIET for busy in setting.busy_at_start)
     yield METHOD.format(quiet=machine.QUIET, noisy=noisy, runs=len(setting.busy_at_start))
     if setting.scale != 1:
@@ -169,7 +175,9 @@ def _overview(outcomes: Sequence[Outcome]) -> Iterable[str]:
 
 def _section(outcome: Outcome, plots: str | None) -> str:
     rounds = f"{len(outcome.rounds)} rounds" if len(outcome.rounds) > 1 else "one round"
-    parts = [f"## {outcome.title}", f"{outcome.method} {outcome.date}, {rounds}, {outcome.processor}."]
+    command = f"python benchmarks/run.py --rounds {len(outcome.rounds)} --only {outcome.name}"
+    measured = f"{outcome.method} {outcome.date}, {rounds}, {outcome.processor}: `{command}`"
+    parts = [f"## {outcome.title}", measured]
     if plots is not None and plot(outcome):
         parts.append(f"![{outcome.title}]({plots}/{outcome.name}.svg)")
     parts.append(markdown_table(_figures(outcome)))
