@@ -74,6 +74,12 @@ TABLE.add("enqueue unique, again after it ended", "Store.enqueue", ran_already, 
 TABLE.add("enqueue unique, skipped", "Store.enqueue", beside({}, {}), enqueue)
 TABLE.add("enqueue unique, replacing", "Store.enqueue", beside({}, {"unique_mode": "replace"}), enqueue)
 TABLE.add(
+    "enqueue unique, replacing, with another limit key",
+    "Store.enqueue",
+    beside({"limit_key": "send/a"}, {"unique_mode": "replace", "limit_key": "send/b"}),
+    enqueue,
+)
+TABLE.add(
     "enqueue unique, debouncing", "Store.enqueue", beside({}, {"unique_mode": "debounce", "delay_us": HOUR}), enqueue
 )
 TABLE.add(

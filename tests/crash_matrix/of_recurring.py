@@ -53,6 +53,11 @@ def changed(world: World) -> None:
     world.kept["new"] = rule(every="@every 1h", declared="other", id=new_id())
 
 
+def tagged(world: World) -> None:
+    made()(world)
+    world.kept["new"] = rule(tags='["a"]', declared="other", id=new_id())
+
+
 def disabled(world: World) -> None:
     made()(world)
     doing(lambda ops, world: ops.set_enabled(world.id, False, by="boss", reason="why"))(world)
@@ -102,6 +107,7 @@ TABLE.add("recur with a limit key", OF + "recur", new(limit_key="send/a"), recur
 TABLE.add("recur disabled", OF + "recur", new(enabled=False), recur)
 TABLE.add("recur mirrored", OF + "recur", mirrored(new()), recur)
 TABLE.add("recur otherwise than before", OF + "recur", changed, recur)
+TABLE.add("recur with other tags", OF + "recur", tagged, recur)
 TABLE.add("recur one that was disabled", OF + "recur", disabled, recur)
 TABLE.add(
     "enable",
@@ -219,6 +225,22 @@ TABLE.add(
     "give a recurring run back",
     "Store.give_back",
     runs(),
+    lambda world: world.store.give_back([(world.job.id, world.job.token)]),
+)
+
+
+def edited_while_it_runs(world: World) -> None:
+    runs()(world)
+    doing(lambda ops, world: ops.edit(world.id, lambda old: rule(id=world.id, queue="other")))(world)
+
+
+for how in ("succeeded", "released"):
+    act, repeat = end(how)
+    TABLE.add(f"end a run that was edited, {how}", "Store.end_recurring", edited_while_it_runs, act, repeat=repeat)
+TABLE.add(
+    "give an edited run back",
+    "Store.give_back",
+    edited_while_it_runs,
     lambda world: world.store.give_back([(world.job.id, world.job.token)]),
 )
 

@@ -75,7 +75,10 @@ def test_a_job_does_not_start_with_its_old_arguments_while_they_are_replaced(pai
         pair.other.look()
         assert pair.other.claim() == [], "it starts"
 
-    new = pair.one.new(args='{"v": 2}', unique_key="k", unique_mode="replace", unique_scope="live")
+    limit_key = options.get("limit_key")  # the same: else it also moves
+    new = pair.one.new(
+        "send", '{"v": 2}', unique_key="k", unique_mode="replace", unique_scope="live", limit_key=limit_key
+    )
     starting = Beside(pair.raw, start)
     op = interrupted(ops_enqueue.enqueue(PG, new), "lock_unstarted", starting.start)
     assert pair.one.store.run(lambda: op) == (first.id, False)
