@@ -36,7 +36,7 @@ class Explaining(PostgresDatabase):
         explain = "EXPLAIN (ANALYZE, BUFFERS, WAL, COSTS OFF, TIMING OFF, SUMMARY ON) "
         rows = connection.execute(explain + str(sql), params).fetchall()
         self.plans[call.name] = "\n".join(str(row[0]) for row in rows)
-        return ()
+        return [("",)] if call.name.startswith("settle") else ()  # none accepted, as far as anybody sees
 
 
 def explain(url: str) -> dict[str, str]:
